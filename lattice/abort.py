@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from lattice.errors import AbortError, OptionError
@@ -22,7 +23,7 @@ class AbortSignal:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: dict[int, Callable[[], Any]] = {}
+        self._listeners: dict[object, Callable[[], Any]] = {}
         self._reason: BaseException | None = None
         self._timer: threading.Timer | None = None
         self._upstream: list[Callable[[], None]] = []
@@ -44,7 +45,7 @@ class AbortSignal:
 
     def add_listener(self, listener: Callable[[], Any]) -> Callable[[], None]:
         """Call ``listener`` once when the signal fires (at once if it has); returns a function that takes it back."""
-        key = id(listener)
+        key = object()
         with self._lock:
             if self._reason is None:
                 self._listeners[key] = listener
@@ -52,7 +53,7 @@ class AbortSignal:
         listener()
         return lambda: None
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: object) -> None:
         with self._lock:
             self._listeners.pop(key, None)
 
@@ -73,10 +74,11 @@ class AbortSignal:
         loop = asyncio.get_running_loop()
         fired = loop.create_future()
 
-        def wake() -> None:
-            loop.call_soon_threadsafe(lambda: fired.done() or fired.set_result(None))
+        def settle() -> None:
+            if not fired.done():
+                fired.set_result(None)
 
-        forget = self.add_listener(wake)
+        forget = self.add_listener(lambda: loop.call_soon_threadsafe(settle))
         try:
             await fired
         finally:
@@ -104,10 +106,11 @@ class AbortSignal:
         combined = AbortSignal()
         for source in signals:
             if source is not None:
-                combined._upstream.append(
-                    source.add_listener(lambda s=source: combined._fire(s._reason or AbortError()))  # type: ignore[misc]
-                )
+                combined._upstream.append(source.add_listener(partial(combined._follow, source)))
         return combined
+
+    def _follow(self, source: "AbortSignal") -> None:
+        self._fire(source.reason if source.reason is not None else AbortError())
 
     def release(self) -> None:
         """Stop listening to the signals that this one was made from."""

@@ -82,7 +82,7 @@ class APIError(LatticeError):
     request, ``retryable`` whether the same request may succeed later, ``retry_after`` the seconds it asked to wait.
     """
 
-    def __init__(  # noqa: D107
+    def __init__(
         self,
         message: str | None = None,
         *,
@@ -134,7 +134,7 @@ class MissingOutputError(LatticeError):
 
 
 class AbortError(LatticeError):
-    """Operation aborted"""  # noqa: D400, D415 - it is the message, to the letter
+    """Operation aborted"""  # noqa: D415 - it is the message, to the letter
 
 
 class TimeoutError(LatticeError, builtins.TimeoutError):  # noqa: A001 - the documented name

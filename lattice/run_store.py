@@ -1,0 +1,188 @@
+"""Contract: every atomic step in the life of a run, one method each.
+
+A store that keeps runs in Redis does each step in one Lua script; the memory store does it in one go on the event loop.
+Every write names a lease; when the lease is no longer the current one nothing is written and the word is ``stale``.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from lattice.mailbox import TeamMessage
+from lattice.runs import (
+    Batch,
+    Claim,
+    ConversationState,
+    ExpiredLease,
+    Lease,
+    Outcome,
+    ProcessInfo,
+    RunRecord,
+    RunStatus,
+    Settled,
+    Step,
+    TakenRun,
+)
+
+__all__ = ["RunStore"]
+
+
+class RunStore(Protocol):
+    """The atomic steps of runs, messages and conversations of one team."""
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    async def start_run(self, run: RunRecord) -> str:
+        """Record a queued run. ``started``, or ``exists`` if the id is taken (nothing changes then)."""
+        ...
+
+    async def take_run(self, run_id: str, owner: str, lease_ms: int) -> TakenRun | str:
+        """Lease a run, raising its epoch. The word ``missing``, ``held`` (a live lease stands) or ``ended`` if not."""
+        ...
+
+    async def hand_off(self, lease: Lease, batch: Batch, step: Step) -> tuple[str, tuple[TeamMessage, ...]]:
+        """Accept a batch: send its messages, keep their order and the count to wait for, write the step.
+
+        ``accepted`` or ``exists`` (accepted before; nothing is sent again) with the stored messages, or ``stale``, or
+        ``full`` when a mailbox is at its depth limit (nothing is sent).
+        """
+        ...
+
+    async def resume(self, lease: Lease, batch_id: str) -> tuple[str, tuple[TeamMessage, ...]]:
+        """Take the reports of a batch, in the order of its items.
+
+        ``complete`` with the reports; ``waiting`` while some are out; ``stale``. A paused run is running afterwards.
+        """
+        ...
+
+    async def finish_run(
+        self, lease: Lease, status: RunStatus, result: dict[str, Any], step: Step, error: dict[str, Any] | None = None
+    ) -> str:
+        """End a run with its result, write the step, close the event stream, start the retention. finished | stale."""
+        ...
+
+    async def cancel_run(self, run_id: str, reason: str) -> str:
+        """Cancel a run: its queued messages end at once, the holders of its leases are told and fenced off.
+
+        ``cancelled``, ``ended`` (it had ended already) or ``missing``.
+        """
+        ...
+
+    async def get_run(self, run_id: str) -> RunRecord | None:
+        """Return a run, or None."""
+        ...
+
+    async def list_runs(self, limit: int = 50) -> list[RunRecord]:
+        """Return the newest runs first."""
+        ...
+
+    async def read_events(
+        self, run_id: str, after: str = "0", *, block_ms: int | None = None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Return ``(offset, event)`` after an offset; waits up to ``block_ms`` for the first. Deltas are included."""
+        ...
+
+    # --- messages -----------------------------------------------------------------------------------------------
+
+    async def send(self, message: TeamMessage, *, member: str | None, conversation: str | None = None) -> TeamMessage:
+        """Keep a pending message outside any batch and return it with its defaults filled in.
+
+        ``member`` names the mailbox key; None keeps a message that nobody claims (a report to the lead).
+
+        Raises:
+            SizeLimitError: the content is over the limit.
+            StoreError: the mailbox is at its depth limit.
+        """
+        ...
+
+    async def claim(self, member: str, owner: str, lease_ms: int, count: int = 1) -> list[Claim]:
+        """Lease up to ``count`` of the next claimable messages of a mailbox; empty when there is none."""
+        ...
+
+    async def claim_message(self, message_id: str, owner: str, lease_ms: int) -> Claim | None:
+        """Lease this very message if it is pending."""
+        ...
+
+    async def settle(
+        self, lease: Lease, outcome: Outcome, step: Step, *, claim_next: tuple[str, str, int] | None = None
+    ) -> Settled:
+        """End a work item: state, report, countdown of its batch, events, the conversation's next message; one step.
+
+        ``claim_next`` is ``(member, owner, lease_ms)``: the next message of that mailbox comes with the reply. Whoever
+        waits for the batch is woken by the last settle.
+        """
+        ...
+
+    async def hand_back(self, lease: Lease, step: Step | None = None) -> str:
+        """Give a message back unfinished: pending again, at the head. returned | stale."""
+        ...
+
+    async def update_status(self, message_id: str, status: str) -> bool:
+        """Move a message along ``ALLOWED_MOVES``; False when it is unknown or the move is refused."""
+        ...
+
+    async def get(self, message_id: str) -> TeamMessage | None:
+        """Return a message, or None."""
+        ...
+
+    async def inbox(self, member: str, status: str = "pending") -> list[TeamMessage]:
+        """Return the messages of a mailbox in send order; ``status`` may be ``all``."""
+        ...
+
+    async def counts(self, member: str) -> dict[str, int]:
+        """Return how many messages of a mailbox have each status (only those that occur)."""
+        ...
+
+    # --- conversations ------------------------------------------------------------------------------------------
+
+    async def append(self, lease: Lease, step: Step) -> str:
+        """Write a step. ``written``, or ``stale`` with nothing written."""
+        ...
+
+    async def load(self, conversation: str) -> ConversationState:
+        """Return a conversation as stored."""
+        ...
+
+    # --- leases and processes -----------------------------------------------------------------------------------
+
+    async def renew(self, leases: Sequence[Lease], lease_ms: int) -> list[Lease]:
+        """Extend leases; returns those that are lost."""
+        ...
+
+    async def reclaim_expired(self, owner: str, lease_ms: int, limit: int = 100) -> list[ExpiredLease]:
+        """Free what died, and say what became of it.
+
+        Below ``max_attempts`` a message is pending again, at the head; else it fails, is reported (code
+        ``worker_lost``) and becomes a dead letter. Expired runs are only named, and left for ``lease_ms`` to whoever
+        asked, so that it can ``take_run`` them.
+        """
+        ...
+
+    async def heartbeat(self, info: ProcessInfo, ttl_ms: int) -> None:
+        """Say that a process lives."""
+        ...
+
+    async def processes(self) -> list[ProcessInfo]:
+        """Return the live processes."""
+        ...
+
+    async def forget_process(self, process_id: str) -> None:
+        """Say that a process has ended."""
+        ...
+
+    async def forget_runs(self, limit: int = 100) -> int:
+        """Remove runs whose retention is over, and all that belongs to them; returns how many."""
+        ...
+
+    # --- waiting ------------------------------------------------------------------------------------------------
+
+    async def wait_for_mail(self, member: str, timeout_ms: int) -> bool:
+        """Wait until a mailbox may have something to claim; one message wakes one waiter."""
+        ...
+
+    async def wait_for_signals(self, process_id: str, timeout_ms: int) -> Iterable[str]:
+        """Wait for signals to a process: ``batch:<id>`` (complete), ``cancel:<message or run id>`` (stop it)."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...

@@ -1,0 +1,230 @@
+"""What a run is made of, as data: runs, work items, batches, leases, and the moves between their states."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lattice.mailbox import MessageStatus, TeamMessage
+
+__all__ = [
+    "ALLOWED_MOVES",
+    "Batch",
+    "Claim",
+    "ConversationState",
+    "ExpiredLease",
+    "Lease",
+    "Outcome",
+    "ProcessInfo",
+    "RunRecord",
+    "RunStatus",
+    "Settled",
+    "Step",
+    "TakenRun",
+    "WorkItem",
+]
+
+
+class RunStatus(StrEnum):
+    """Where a run stands: ``queued -> running <-> waiting -> succeeded | failed | cancelled``."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the run has ended."""
+        return self in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED)
+
+
+_CLOSED = frozenset({MessageStatus.DONE, MessageStatus.FAILED, MessageStatus.CANCELLED, MessageStatus.READ})
+
+ALLOWED_MOVES: dict[MessageStatus, frozenset[MessageStatus]] = {
+    MessageStatus.PENDING: _CLOSED | {MessageStatus.PROCESSING},
+    MessageStatus.PROCESSING: _CLOSED,
+    MessageStatus.DONE: frozenset(),
+    MessageStatus.FAILED: frozenset(),
+    MessageStatus.CANCELLED: frozenset(),
+    MessageStatus.READ: frozenset(),
+}
+"""The moves that ``update_status`` may make. Back to pending leads only ``reclaim_expired`` and ``hand_back``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One team task from submit to final result.
+
+    Times are epoch milliseconds of the store's clock. ``result`` is the wire form of the lead's final result,
+    ``total_usage`` the tokens of all members and rounds, ``batch`` the id of the last accepted batch and
+    ``conversation`` the lead's conversation. ``options`` are what the submitter asked for beyond the task.
+    """
+
+    id: str
+    team: str
+    task: Any
+    status: RunStatus = RunStatus.QUEUED
+    conversation: str = ""
+    created_at: int = 0
+    started_at: int | None = None
+    finished_at: int | None = None
+    epoch: int = 0
+    owner: str | None = None
+    round: int = 0
+    batch: str | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    total_usage: dict[str, int] | None = None
+    traceparent: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkItem:
+    """A message on its way to a terminal state, with what the runtime needs to work it.
+
+    ``member`` names the mailbox's key (the part after ``team::``), ``conversation`` the history that is worked on;
+    messages of one conversation are worked one after another, in send order. ``batch`` is what settling counts down.
+    ``depth`` is 1 for what the lead delegates. ``shared`` says that other messages may wait for the same conversation.
+    """
+
+    message: TeamMessage
+    member: str
+    conversation: str
+    mode: str = "handoff"
+    batch: str | None = None
+    depth: int = 1
+    shared: bool = False
+    description: str | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Work items that one response accepted; ``parent`` is the run id or message id that waits for them.
+
+    ``pauses`` is True for handoffs (the run is *waiting* until the batch is complete) and False for an ask, whose tool
+    call waits. ``id`` derives from the parent and the tool call or round, so accepting it twice is accepting it once.
+    """
+
+    id: str
+    items: tuple[WorkItem, ...]
+    pauses: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write for a message or a run, until ``deadline`` (epoch ms of the store's clock) or its renewal.
+
+    ``token`` is the fencing token: a message's attempt, a run's epoch. Every write names it; a stale one is refused.
+    """
+
+    kind: str
+    id: str
+    owner: str
+    token: int
+    deadline: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A work item and the lease on it; ``attempt`` counts claims, ``started`` says that the conversation has entries."""
+
+    item: WorkItem
+    lease: Lease
+    attempt: int
+    started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRun:
+    """A run, the lease on it, and whether its last batch still waits for reports.
+
+    ``delivered`` says that the reports of ``run.batch`` stand in the lead's conversation already.
+    """
+
+    run: RunRecord
+    lease: Lease
+    started: bool = False
+    delivered: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one step adds to a conversation and to a run's event stream, written together with a lease check.
+
+    ``once`` is the id (of a message or batch) whose text ``messages`` opens with: a conversation takes it once.
+    ``replace`` rewrites the conversation (compaction). ``started`` and ``finished`` are journal entries (tool_use id ->
+    JSON), ``clear_journal`` empties the journal. ``reads`` are reports whose text is in ``messages``: they become read.
+    ``messages``, ``events`` and ``deltas`` are JSON already encoded; ``usage`` adds to the run's total.
+    """
+
+    conversation: str
+    once: str | None = None
+    messages: tuple[bytes, ...] = ()
+    replace: bool = False
+    started: tuple[str, ...] = ()
+    finished: tuple[tuple[str, bytes], ...] = ()
+    clear_journal: bool = False
+    reads: tuple[str, ...] = ()
+    events: tuple[bytes, ...] = ()
+    deltas: tuple[bytes, ...] = ()
+    usage: dict[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a work item ended, and the report that closes it towards its sender.
+
+    ``status`` is done, failed or cancelled; a cancelled item has no report. ``metadata`` goes with the report
+    (``{"status": "failed", "error": {...}}``), ``structured_result`` too.
+    """
+
+    status: MessageStatus
+    report: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a settle: ``word`` is settled, stale or missing; ``next`` are the claims handed out with it."""
+
+    word: str
+    next: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationState:
+    """A conversation as stored: its messages (JSON each), the ids that entered it, the journal of its open batch."""
+
+    messages: tuple[bytes, ...] = ()
+    entered: frozenset[str] = frozenset()
+    journal: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredLease:
+    """What a reaper found: ``word`` is returned (pending again), dead (out of attempts) or run (to be taken over)."""
+
+    kind: str
+    id: str
+    word: str
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInfo:
+    """A live process: ``role`` is worker or coordinator; ``seen_at`` its last heartbeat (epoch ms)."""
+
+    id: str
+    role: str
+    host: str
+    pid: int
+    member: str | None = None
+    concurrency: int = 1
+    busy: int = 0
+    version: str = ""
+    started_at: int = 0
+    seen_at: int = 0
