@@ -148,8 +148,10 @@ class RunStore(Protocol):
         """Extend leases; returns those that are lost."""
         ...
 
-    async def reclaim_expired(self, owner: str, lease_ms: int, limit: int = 100) -> list[ExpiredLease]:
-        """Free what died, and say what became of it.
+    async def reclaim_expired(
+        self, owner: str, lease_ms: int, limit: int = 100, *, runs: bool = True
+    ) -> list[ExpiredLease]:
+        """Free what died, and say what became of it. ``runs=False`` (a worker) leaves expired runs to coordinators.
 
         Below ``max_attempts`` a message is pending again, at the head; else it fails, is reported (code
         ``worker_lost``) and becomes a dead letter. Expired runs are only named, and left for ``lease_ms`` to whoever

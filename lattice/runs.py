@@ -88,6 +88,7 @@ class WorkItem:
     ``member`` names the mailbox's key (the part after ``team::``), ``conversation`` the history that is worked on;
     messages of one conversation are worked one after another, in send order. ``batch`` is what settling counts down.
     ``depth`` is 1 for what the lead delegates. ``shared`` says that other messages may wait for the same conversation.
+    ``chain`` are the conversations that wait for this item, outermost first: work for one of them would be a cycle.
     """
 
     message: TeamMessage
@@ -99,6 +100,7 @@ class WorkItem:
     shared: bool = False
     description: str | None = None
     traceparent: str | None = None
+    chain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +109,13 @@ class Batch:
 
     ``pauses`` is True for handoffs (the run is *waiting* until the batch is complete) and False for an ask, whose tool
     call waits. ``id`` derives from the parent and the tool call or round, so accepting it twice is accepting it once.
+    With a ``limit`` at most so many of its items are claimable or claimed at once; settling one releases the next.
     """
 
     id: str
     items: tuple[WorkItem, ...]
     pauses: bool = True
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +134,18 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A work item and the lease on it; ``attempt`` counts claims, ``started`` says that the conversation has entries."""
+    """A work item and the lease on it; ``attempt`` counts claims, ``started`` says that the conversation has entries.
+
+    ``batch`` is the pausing batch that this work item handed off last (nested handoffs), ``delivered`` says that the
+    reports of that batch stand in the conversation already: whoever claims the item after a crash goes on from there.
+    """
 
     item: WorkItem
     lease: Lease
     attempt: int
     started: bool = False
+    batch: str | None = None
+    delivered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +189,14 @@ class Outcome:
     """How a work item ended, and the report that closes it towards its sender.
 
     ``status`` is done, failed or cancelled; a cancelled item has no report. ``metadata`` goes with the report
-    (``{"status": "failed", "error": {...}}``), ``structured_result`` too.
+    (``{"status": "failed", "error": {...}}``), ``structured_result`` too. ``report_id`` is the id that the report
+    message gets (so that events can name it beforehand); the store makes one if it is None.
     """
 
     status: MessageStatus
     report: str | None = None
     metadata: dict[str, Any] | None = None
+    report_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
