@@ -7,7 +7,19 @@ from typing import Any, Protocol
 
 from lattice.errors import OptionError
 
-__all__ = ["LEAD_MAILBOX", "MailboxStatusFilter", "MessageStatus", "TeamMailbox", "TeamMessage", "WorkItemRole"]
+__all__ = [
+    "LEAD_MAILBOX",
+    "SEND_OPTIONS",
+    "MailboxStatusFilter",
+    "MessageStatus",
+    "TeamMailbox",
+    "TeamMessage",
+    "WorkItemRole",
+    "check_send_options",
+    "complete_message",
+    "infer_role",
+    "mailbox_key",
+]
 
 LEAD_MAILBOX = "manager"
 """The mailbox id of every team's lead; keys are kept apart by team, so leads never mix."""
@@ -154,3 +166,62 @@ class TeamMailbox(Protocol):
     def update_status(self, message_id: str, status: str) -> Any:
         """Move a message to another status; False when the message is unknown or the move is refused."""
         ...
+
+
+SEND_OPTIONS = frozenset(
+    {
+        "id",
+        "thread_id",
+        "parent_message_id",
+        "work_item_id",
+        "work_item_role",
+        "upstream_message_id",
+        "parent_work_item_id",
+        "run_id",
+        "metadata",
+    }
+)
+"""What ``TeamMailbox.send`` takes beyond sender, recipient and content."""
+
+
+def mailbox_key(mailbox_id: str) -> str:
+    """Return what names a mailbox inside its team: ``backend`` for ``engineering::backend``, else the id itself."""
+    return mailbox_id.rpartition("::")[2] or mailbox_id
+
+
+def check_send_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that ``send`` does not know.
+
+    Raises:
+        OptionError: an option is unknown.
+    """
+    unknown = sorted(set(options) - SEND_OPTIONS)
+    if unknown:
+        raise OptionError(f"send: unknown option {', '.join(map(repr, unknown))}; known are {sorted(SEND_OPTIONS)}")
+
+
+def infer_role(from_: str, to: str, parent: TeamMessage | None) -> str:
+    """Return the role of a message that was sent without one."""
+    if from_ == LEAD_MAILBOX:
+        return WorkItemRole.UPSTREAM_REQUEST
+    if to == LEAD_MAILBOX:
+        return WorkItemRole.UPSTREAM_REPORT
+    if parent is not None and parent.work_item_role == WorkItemRole.EXECUTOR_RESULT:
+        return WorkItemRole.DOWNSTREAM_REPLY
+    if parent is not None and parent.work_item_id:
+        return WorkItemRole.EXECUTOR_RESULT
+    return WorkItemRole.DELEGATION
+
+
+def complete_message(message: TeamMessage, parent: TeamMessage | None) -> TeamMessage:
+    """Fill in what the sender left open: thread, work item, upstream message and role.
+
+    ``parent`` is the stored message that ``parent_message_id`` names, None when it is unknown.
+    """
+    work_item = message.work_item_id or (parent.work_item_id if parent else None) or message.id
+    thread = message.thread_id or (parent.thread_id if parent else None) or message.id
+    upstream = message.upstream_message_id or (parent.upstream_message_id if parent else None) or work_item
+    role = message.work_item_role or infer_role(message.from_, message.to, parent)
+    return replace(
+        message, work_item_id=work_item, thread_id=thread, upstream_message_id=upstream, work_item_role=role
+    )

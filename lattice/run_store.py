@@ -5,8 +5,10 @@ Every write names a lease; when the lease is no longer the current one nothing i
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from lattice.errors import OptionError
 from lattice.mailbox import TeamMessage
 from lattice.runs import (
     Batch,
@@ -23,7 +25,40 @@ from lattice.runs import (
     TakenRun,
 )
 
-__all__ = ["RunStore"]
+__all__ = ["RUN_ENDED", "RunStore", "StoreOptions"]
+
+RUN_ENDED = "run_ended"
+"""The ``type`` of the last event of every run's stream: ``{"type": "run_ended", "status": "succeeded"}``."""
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """The limits of a store.
+
+    ``max_attempts`` is how often a message is claimed before it is given up, ``retention_ms`` how long an ended run can
+    still be read. ``max_mailbox_depth`` counts a mailbox's unfinished tasks, ``max_events`` and ``max_deltas`` what a
+    run's event stream keeps,
+    ``max_dead_letters`` how many given-up messages are remembered.
+
+    Raises:
+        OptionError: a limit is not a positive integer.
+    """
+
+    max_attempts: int = 3
+    retention_ms: int = 7 * _DAY_MS
+    max_message_bytes: int = 1024 * 1024
+    max_mailbox_depth: int = 100_000
+    max_events: int = 100_000
+    max_deltas: int = 1_000
+    max_dead_letters: int = 10_000
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+                raise OptionError(f"StoreOptions.{limit.name} must be a positive integer, not {value!r}")
 
 
 class RunStore(Protocol):
@@ -43,7 +78,10 @@ class RunStore(Protocol):
         """Accept a batch: send its messages, keep their order and the count to wait for, write the step.
 
         ``accepted`` or ``exists`` (accepted before; nothing is sent again) with the stored messages, or ``stale``, or
-        ``full`` when a mailbox is at its depth limit (nothing is sent).
+        ``full`` when a mailbox is at its depth limit (nothing is sent). Use the ids of the returned messages.
+
+        Raises:
+            SizeLimitError: a content is over the limit; nothing is sent.
         """
         ...
 
@@ -78,7 +116,10 @@ class RunStore(Protocol):
     async def read_events(
         self, run_id: str, after: str = "0", *, block_ms: int | None = None
     ) -> list[tuple[str, dict[str, Any]]]:
-        """Return ``(offset, event)`` after an offset; waits up to ``block_ms`` for the first. Deltas are included."""
+        """Return ``(offset, event)`` after an offset; waits up to ``block_ms`` for the first.
+
+        Deltas are included while somebody follows with ``block_ms``. The last event of a run has type ``RUN_ENDED``.
+        """
         ...
 
     # --- messages -----------------------------------------------------------------------------------------------
@@ -86,7 +127,8 @@ class RunStore(Protocol):
     async def send(self, message: TeamMessage, *, member: str | None, conversation: str | None = None) -> TeamMessage:
         """Keep a pending message outside any batch and return it with its defaults filled in.
 
-        ``member`` names the mailbox key; None keeps a message that nobody claims (a report to the lead).
+        ``member`` names the mailbox key; None keeps a message that nobody claims (a report to the lead). A message
+        whose id is taken is not sent again: the stored one is returned.
 
         Raises:
             SizeLimitError: the content is over the limit.

@@ -21,7 +21,12 @@ __all__ = [
     "Step",
     "TakenRun",
     "WorkItem",
+    "is_lasting",
+    "member_conversation",
+    "run_conversation",
 ]
+
+_LASTING = "member/"
 
 
 class RunStatus(StrEnum):
@@ -240,3 +245,18 @@ class ProcessInfo:
     version: str = ""
     started_at: int = 0
     seen_at: int = 0
+
+
+def run_conversation(run_id: str, member: str | None = None) -> str:
+    """Return the id of a run's conversation: the lead's, or the one that a member keeps during that run."""
+    return run_id if member is None else f"{run_id}/{member}"
+
+
+def member_conversation(member: str) -> str:
+    """Return the id of the one conversation that a member keeps for ever."""
+    return _LASTING + member
+
+
+def is_lasting(conversation: str) -> bool:
+    """Whether a conversation outlives the run that wrote it."""
+    return conversation.startswith(_LASTING)
