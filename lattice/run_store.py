@@ -89,6 +89,7 @@ class RunStore(Protocol):
         """Take the reports of a batch, in the order of its items.
 
         ``complete`` with the reports; ``waiting`` while some are out; ``stale``. A paused run is running afterwards.
+        An item that was cancelled has no report: its own message stands in the place of it.
         """
         ...
 
