@@ -1,0 +1,320 @@
+"""What RQ is told about jobs that run on the event loop: started, heartbeat, finished, handed over.
+
+RQ's own objects write into an asyncio pipeline: their methods only queue commands there, so that one round trip
+serves many jobs and no thread is needed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from redis.asyncio import ConnectionPool, Redis
+from rq import Queue
+from rq.executions import Execution, ExecutionRegistry
+from rq.job import Job, JobStatus
+from rq.registry import CanceledJobRegistry
+from rq.results import Result
+from rq.utils import current_timestamp, now, utcformat
+from rq.worker import BaseWorker
+
+__all__ = ["EXECUTION_TTL", "Books", "Ended", "Running"]
+
+EXECUTION_TTL = 86_400
+"""Seconds that an execution outlives its last heartbeat. The lease of the run says far sooner that its coordinator is
+dead and moves it to another; until then RQ must not call the job abandoned."""
+
+_ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED})
+
+
+@dataclass(slots=True)
+class Running:
+    """A job that this worker has begun."""
+
+    job: Job
+    execution: Execution
+    ended_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class Ended:
+    """A job that returned; ``value`` is what it returned."""
+
+    running: Running
+    value: Any
+    ended_at: datetime = field(default_factory=now)
+
+    @property
+    def job(self) -> Job:
+        """The job."""
+        return self.running.job
+
+
+class Books:
+    """Reads and writes RQ's records of one queue, many jobs a round trip."""
+
+    def __init__(self, worker: BaseWorker, queue: Queue, redis: Redis) -> None:
+        """Take the worker in whose name jobs run, and a client that returns bytes."""
+        self.worker = worker
+        self.queue = queue
+        self.redis = redis
+        self._client: Any = redis
+        self._waiter: Any = _named_like(redis, f"{worker.name}-waits")
+        self.started = queue.started_job_registry
+        self.finished = queue.finished_job_registry
+        self.failed = queue.failed_job_registry
+        self.scheduled = queue.scheduled_job_registry
+        self.canceled = CanceledJobRegistry(queue=queue)
+
+    def _pipeline(self, *, transaction: bool = True) -> Any:
+        # RQ's annotations ask for a blocking pipeline, but RQ only queues commands on it.
+        return self.redis.pipeline(transaction=transaction)
+
+    # --- taking jobs --------------------------------------------------------------------------------------------
+
+    async def next_id(self, block: int | None) -> str | None:
+        """Move a job id to the intermediate queue; ``block`` is how many seconds to wait for one."""
+        source, target = self.queue.key, self.queue.intermediate_queue_key
+        move = self._client.lmove if block is None else partial(self._waiter.blmove, timeout=block)
+        found = await move(source, target)
+        return None if found is None else _text(found)
+
+    async def break_off(self) -> None:
+        """End the wait of ``next_id`` at the server: no id is moved and then lost on the way."""
+        name = f"{self.worker.name}-waits"
+        for client in await self._client.client_list():
+            if client.get("name") == name:
+                await self._client.client_unblock(client["id"])
+
+    async def close(self) -> None:
+        """Close the connection that waits for jobs."""
+        await self._waiter.aclose()
+
+    async def more_ids(self, limit: int) -> list[str]:
+        """Move up to ``limit`` further job ids, without waiting."""
+        if limit <= 0:
+            return []
+        async with self._pipeline(transaction=False) as pipe:
+            for _ in range(limit):
+                pipe.lmove(self.queue.key, self.queue.intermediate_queue_key)
+            return [_text(found) for found in await pipe.execute() if found is not None]
+
+    async def fetch(self, ids: Sequence[str]) -> tuple[list[Job], int]:
+        """Return the jobs that are to be run, and the length of the queue.
+
+        Ids without a job, and second copies of jobs that have ended, are dropped.
+        """
+        async with self._pipeline(transaction=False) as pipe:
+            for job_id in ids:
+                pipe.hgetall(Job.key_for(job_id))
+            pipe.llen(self.queue.key)
+            *records, waiting = await pipe.execute()
+        jobs = [self._restore(job_id, raw) for job_id, raw in zip(ids, records, strict=True) if raw]
+        wanted = [job for job in jobs if job.get_status(refresh=False) not in _ENDED]
+        for job_id in set(ids).difference(job.id for job in wanted):
+            await self._client.lrem(self.queue.intermediate_queue_key, 1, job_id)
+        return wanted, waiting
+
+    def _restore(self, job_id: str, raw: Mapping[bytes, bytes]) -> Job:
+        job = Job(job_id, connection=self.queue.connection, serializer=self.queue.serializer)
+        job.restore(raw)
+        return job
+
+    async def begin(self, jobs: Iterable[Job]) -> list[Running]:
+        """Write that these jobs run here."""
+        async with self._pipeline() as pipe:
+            begun = [self._begin(pipe, job) for job in jobs]
+            self.worker.set_state("busy", pipeline=pipe)
+            await pipe.execute()
+        return begun
+
+    def _begin(self, pipe: Any, job: Job) -> Running:
+        execution = Execution.create(job, EXECUTION_TTL, pipeline=pipe, worker_name=self.worker.name)
+        self.worker.executions[execution.id] = execution
+        job.prepare_for_execution(self.worker.name, pipeline=pipe)
+        pipe.persist(job.key)
+        pipe.lrem(self.queue.intermediate_queue_key, 1, job.id)
+        return Running(job, execution)
+
+    async def adopt(self, job_id: str) -> Job | None:
+        """Take a job from a worker that died: forget its executions and whatever RQ made of it meanwhile."""
+        registry = ExecutionRegistry(job_id, connection=self.queue.connection)
+        async with self._pipeline(transaction=False) as pipe:
+            pipe.hgetall(Job.key_for(job_id))
+            pipe.zrange(registry.key, 0, -1)
+            raw, execution_ids = await pipe.execute()
+        if not raw:
+            return None
+        async with self._pipeline() as pipe:
+            for execution_id in map(_text, execution_ids):
+                old = Execution(execution_id, job_id, connection=self.queue.connection)
+                pipe.delete(old.key)
+                pipe.zrem(self.started.key, old.composite_key)
+            pipe.delete(registry.key)
+            pipe.zrem(self.failed.key, job_id)
+            pipe.zrem(self.scheduled.key, job_id)
+            pipe.lrem(self.queue.key, 0, job_id)
+            pipe.lrem(self.queue.intermediate_queue_key, 0, job_id)
+            await pipe.execute()
+        return self._restore(job_id, raw)
+
+    # --- while they run -----------------------------------------------------------------------------------------
+
+    async def heartbeat(self, running: Sequence[Running], worker_ttl: int) -> None:
+        """Say that the worker and its jobs live; a worker record that had expired is written again."""
+        stamp = now()
+        async with self._pipeline(transaction=False) as pipe:
+            self.worker.heartbeat(worker_ttl, pipeline=pipe)
+            created, *_ = await pipe.execute()
+        if created == 1:
+            await self._enlist(worker_ttl)
+        for start in range(0, len(running), 100):
+            async with self._pipeline(transaction=False) as pipe:
+                for one in running[start : start + 100]:
+                    one.execution.heartbeat(self.started, EXECUTION_TTL, pipeline=pipe)
+                    one.job.last_heartbeat = stamp
+                await pipe.execute()
+
+    async def _enlist(self, worker_ttl: int) -> None:
+        async with self._pipeline() as pipe:
+            pipe.hset(self.worker.key, mapping={**self.worker.serialize(), "state": self.worker.get_state()})
+            pipe.sadd(self.worker.redis_workers_keys, self.worker.key)
+            pipe.sadd(f"rq:workers:{self.queue.name}", self.worker.key)
+            pipe.expire(self.worker.key, worker_ttl)
+            await pipe.execute()
+
+    # --- ends ---------------------------------------------------------------------------------------------------
+
+    async def finish(self, ended: Sequence[Ended], *, idle: bool) -> list[Ended]:
+        """Write that these jobs succeeded; returns those that have dependents, for RQ's own code to finish."""
+        async with self._pipeline() as pipe:
+            keys = [one.job.dependents_key for one in ended]
+            await pipe.watch(*keys)
+            if await pipe.exists(*keys):
+                return list(ended)
+            pipe.multi()
+            for one in ended:
+                self._finish(pipe, one)
+            self._count(pipe, ended)
+            if idle:
+                self.worker.set_state("idle", pipeline=pipe)
+            await pipe.execute()
+        return []
+
+    def _finish(self, pipe: Any, one: Ended) -> None:
+        job, execution = one.job, one.running.execution
+        job.ended_at = one.ended_at
+        keep = job.get_result_ttl(self.worker.default_result_ttl)
+        stamp = utcformat(one.ended_at)
+        pipe.hset(job.key, mapping={"status": JobStatus.FINISHED.value, "ended_at": stamp, "last_heartbeat": stamp})
+        self._result(pipe, job, execution, Result.Type.SUCCESSFUL, keep, value=one.value, ended_at=one.ended_at)
+        self.finished.add(job, keep, pipeline=pipe)
+        job.cleanup(keep, pipeline=pipe, remove_from_queue=False)
+        self.worker.cleanup_execution(job, pipe, execution)
+
+    def _count(self, pipe: Any, ended: Sequence[Ended]) -> None:
+        seconds = sum((one.ended_at - one.job.started_at).total_seconds() for one in ended if one.job.started_at)
+        pipe.hincrby(self.worker.key, "successful_job_count", len(ended))
+        pipe.hincrbyfloat(self.worker.key, "total_working_time", seconds)
+
+    async def cancel(self, running: Running, outcome: Mapping[str, Any], keep: int) -> None:
+        """Write that a job was cancelled."""
+        async with self._pipeline() as pipe:
+            self.write_cancelled(pipe, running.job, outcome, keep, running.execution)
+            self.worker.cleanup_execution(running.job, pipe, running.execution)
+            await pipe.execute()
+
+    def write_cancelled(
+        self,
+        pipe: Any,
+        job: Job,
+        outcome: Mapping[str, Any],
+        keep: int,
+        execution: Execution | None = None,
+    ) -> None:
+        """Queue the commands that make a job a cancelled one, with the outcome of its run as its result."""
+        ended_at = now()
+        pipe.hset(job.key, mapping={"status": JobStatus.CANCELED.value, "ended_at": utcformat(ended_at)})
+        self._result(pipe, job, execution, Result.Type.STOPPED, keep, value=dict(outcome), ended_at=ended_at)
+        self.canceled.add(job, keep, pipeline=pipe)
+        job.cleanup(keep, pipeline=pipe, remove_from_queue=False)
+
+    def _result(
+        self,
+        pipe: Any,
+        job: Job,
+        execution: Execution | None,
+        kind: Result.Type,
+        keep: int,
+        *,
+        value: Any,
+        ended_at: datetime,
+    ) -> None:
+        Result.create(
+            job,
+            kind,
+            keep,
+            return_value=value,
+            worker_name=self.worker.name,
+            pipeline=pipe,
+            execution_id=execution.id if execution else None,
+            execution_started_at=execution.created_at if execution else None,
+            execution_ended_at=ended_at,
+        )
+
+    async def release(self, running: Running) -> None:
+        """Forget an execution of a job that somebody else runs."""
+        async with self._pipeline() as pipe:
+            self.worker.cleanup_execution(running.job, pipe, running.execution)
+            await pipe.execute()
+
+    async def hand_over(self, running: Running) -> None:
+        """Put a job back at the front of the queue, for another worker to take at once."""
+        async with self._pipeline() as pipe:
+            self.worker.cleanup_execution(running.job, pipe, running.execution)
+            pipe.hset(running.job.key, mapping={"status": JobStatus.QUEUED.value, "worker_name": ""})
+            pipe.lpush(self.queue.key, running.job.id)
+            await pipe.execute()
+
+    # --- what the dead left behind ------------------------------------------------------------------------------
+
+    async def stuck_ids(self) -> list[str]:
+        """Return the ids in the intermediate queue: taken, but not begun (yet)."""
+        return [_text(found) for found in await self._client.lrange(self.queue.intermediate_queue_key, 0, 999)]
+
+    async def put_back(self, job_id: str) -> None:
+        """Return a job from the intermediate queue to the front of the queue.
+
+        Two workers may do so at once; whoever takes the second copy finds the run held or ended.
+        """
+        async with self._pipeline() as pipe:
+            pipe.lpush(self.queue.key, job_id)
+            pipe.lrem(self.queue.intermediate_queue_key, 1, job_id)
+            await pipe.execute()
+
+    async def silent(self, seconds: float, limit: int = 500) -> list[Execution]:
+        """Return executions without a heartbeat for ``seconds``."""
+        newest = current_timestamp() + EXECUTION_TTL - seconds
+        entries = await self._client.zrangebyscore(self.started.key, 0, newest, start=0, num=limit)
+        connection = self.queue.connection
+        return [Execution.from_composite_key(_text(entry), connection=connection) for entry in entries]
+
+    async def forget(self, execution: Execution) -> None:
+        """Remove an execution whose job no longer runs."""
+        registry = ExecutionRegistry(execution.job_id, connection=self.queue.connection)
+        async with self._pipeline() as pipe:
+            pipe.delete(execution.key)
+            pipe.zrem(self.started.key, execution.composite_key)
+            pipe.zrem(registry.key, execution.id)
+            await pipe.execute()
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _named_like(redis: Redis, name: str) -> Redis:
+    pool = redis.connection_pool
+    kwargs = {**pool.connection_kwargs, "client_name": name}
+    return Redis.from_pool(ConnectionPool(connection_class=pool.connection_class, **kwargs))

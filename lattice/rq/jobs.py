@@ -1,0 +1,84 @@
+"""The job function that queued jobs remember by its dotted name; it never moves."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from lattice.errors import LatticeError
+
+__all__ = ["Engine", "RunCancelledError", "RunFailedError", "RunHeldError", "RunParkedError", "drive_run", "serving"]
+
+
+class Engine(Protocol):
+    """Drives the runs of one team."""
+
+    async def drive(self, run_id: str) -> dict[str, Any]:
+        """Drive a run to its end and return its outcome: run_id, status, result, usage, error.
+
+        Raises:
+            RunHeldError: somebody else drives it.
+            RunParkedError: this process is leaving and has handed the run over.
+        """
+        ...
+
+
+class RunHeldError(LatticeError):
+    """Another coordinator drives this run."""
+
+
+class RunParkedError(LatticeError):
+    """This coordinator has handed the run over before its end."""
+
+
+class RunFailedError(LatticeError):
+    """The run failed."""
+
+    def __init__(self, outcome: dict[str, Any]) -> None:
+        """Take the outcome; the message is its error."""
+        error = outcome.get("error") or {}
+        super().__init__(
+            f"{error.get('code') or error.get('name') or 'failed'}: {error.get('message') or 'no message'}"
+        )
+        self.outcome = outcome
+
+
+class RunCancelledError(LatticeError):
+    """The run was cancelled."""
+
+    def __init__(self, outcome: dict[str, Any]) -> None:
+        """Take the outcome."""
+        super().__init__(None)
+        self.outcome = outcome
+
+
+_engine: ContextVar[Engine | None] = ContextVar("lattice_engine", default=None)
+
+
+@contextmanager
+def serving(engine: Engine) -> Iterator[None]:
+    """Let jobs that start inside this block be driven by ``engine``."""
+    token = _engine.set(engine)
+    try:
+        yield
+    finally:
+        _engine.reset(token)
+
+
+async def drive_run(run_id: str) -> dict[str, Any]:
+    """Drive a run to its end; the outcome of a run that succeeded is the job's return value.
+
+    Raises:
+        RunFailedError: it failed.
+        RunCancelledError: it was cancelled.
+        LatticeError: no coordinator runs in this process.
+    """
+    engine = _engine.get()
+    if engine is None:
+        raise LatticeError(f"run {run_id} needs a coordinator: start lattice-coordinator instead of a plain RQ worker")
+    outcome = await engine.drive(run_id)
+    if outcome["status"] == "failed":
+        raise RunFailedError(outcome)
+    if outcome["status"] == "cancelled":
+        raise RunCancelledError(outcome)
+    return outcome

@@ -1,0 +1,321 @@
+"""An RQ worker that runs many jobs at once on one event loop instead of forking a process for each."""
+
+import asyncio
+import inspect
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, WatchError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from rq import Queue
+from rq.executions import Execution
+from rq.job import Job
+from rq.suspension import WORKERS_SUSPENDED
+from rq.timeouts import TimerDeathPenalty
+from rq.worker import BaseWorker
+
+from lattice.rq.backoff import Backoff
+from lattice.rq.books import Books, Ended, Running
+from lattice.rq.jobs import RunCancelledError, RunFailedError, RunHeldError, RunParkedError
+
+__all__ = ["REDIS_DOWN", "AsyncWorker"]
+
+REDIS_DOWN = (RedisConnectionError, RedisTimeoutError, OSError)
+_BATCH = 32
+"""Job ids taken in one go; more would let one coordinator starve the others."""
+
+_SLICE = 5
+"""Seconds of one blocking wait, far below any socket timeout."""
+
+_log = logging.getLogger("lattice.rq")
+T = TypeVar("T")
+
+
+class AsyncWorker(BaseWorker):
+    """Runs the jobs of one queue on the running event loop, up to ``concurrency`` at once.
+
+    Coroutine functions run on the loop, plain ones in a thread. What is rare (retries,
+    callbacks, webhooks, dependents) runs RQ's own code in a thread; the common path is one pipeline for many jobs.
+    """
+
+    death_penalty_class = TimerDeathPenalty
+    log_result_lifespan = False
+
+    def __init__(self, queue: Queue, redis: Redis, *, name: str, concurrency: int, keep: int) -> None:
+        """Take a queue with a blocking connection, an asyncio client, and for how many seconds results are kept.
+
+        Talks to Redis; call it in a thread.
+        """
+        super().__init__(
+            [queue],
+            name=name,
+            connection=queue.connection,
+            default_result_ttl=keep,
+            serializer=queue.serializer,
+            log_job_description=False,
+        )
+        self.log = _log
+        self.queue = queue
+        self.concurrency = concurrency
+        self.keep = keep
+        self.books = Books(self, queue, redis)
+        self.running: dict[str, Running] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._later: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._ended: list[Ended] = []
+        self._flush: asyncio.Task[None] | None = None
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="rq")
+        self._taking = True
+        self._stopped = asyncio.Event()
+        self._stopped.set()
+
+    # --- the life of the worker ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Appear in RQ's list of workers."""
+        await self.in_thread(self.register_birth)
+        await self.in_thread(partial(self.set_state, "idle"))
+
+    async def close(self) -> None:
+        """Disappear from RQ's list of workers."""
+        try:
+            await self.in_thread(self.register_death)
+        except REDIS_DOWN:
+            _log.warning("Redis is away: worker %s stays listed until its record expires", self.name)
+        await self.books.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def take_jobs(self, *, burst: bool = False) -> None:
+        """Take jobs and start them until told to stop; with ``burst`` until nothing is queued or running."""
+        backoff = Backoff()
+        self._stopped.clear()
+        try:
+            while self._taking:
+                try:
+                    taken = await self._take(burst=burst)
+                    backoff.reset()
+                except REDIS_DOWN as error:
+                    await backoff.pause("taking jobs", error)
+                    continue
+                if burst and not taken:
+                    if not self.running:
+                        return
+                    await self._wait_for_change()
+        finally:
+            self._stopped.set()
+
+    async def stop_taking(self) -> None:
+        """Take no further job; a wait that is under way is broken off at the server, so that it takes none either."""
+        self._taking = False
+        self._changed.set()
+        while not self._stopped.is_set():
+            try:
+                await self.books.break_off()
+            except (RedisError, OSError):
+                _log.debug("the wait for jobs ends by itself", exc_info=True)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), 0.2)
+
+    async def drained(self) -> None:
+        """Return when no job runs here and all that ended has been written."""
+        while self.running:
+            await self._wait_for_change()
+
+    async def _take(self, *, burst: bool) -> bool:
+        while self._free() <= 0 and self._taking:
+            await self._wait_for_change()
+        if not self._taking:
+            return False
+        if await self.books.redis.exists(WORKERS_SUSPENDED):
+            await asyncio.sleep(1)
+            return not burst
+        first = await self.books.next_id(None if burst else _SLICE)
+        ids = [] if first is None else [first]
+        while ids:
+            waiting = await self._start(ids)
+            ids = await self.books.more_ids(self._room(waiting))
+        return first is not None
+
+    async def _start(self, ids: list[str]) -> int:
+        jobs, waiting = await self.books.fetch(ids)
+        for job in jobs:
+            if job.id in self.running:
+                self._start_later(job.id)
+        fresh = [job for job in jobs if job.id not in self.running]
+        for running in await self.books.begin(fresh) if fresh else []:
+            self._launch(running)
+        return waiting
+
+    def _start_later(self, job_id: str) -> None:
+        """A job that is queued again before its last execution has been written to the end (a retry) waits for that."""
+
+        async def start() -> None:
+            while job_id in self.running:
+                await self._wait_for_change()
+            await self._surely("starting a job", partial(self._start, [job_id]))
+
+        task = asyncio.get_running_loop().create_task(start())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def _room(self, waiting: int) -> int:
+        return min(waiting, self._free(), _BATCH) if self._taking else 0
+
+    def _free(self) -> int:
+        return self.concurrency - len(self.running)
+
+    async def _wait_for_change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def handle_exception(self, job: Job, *exc_info: Any) -> None:
+        """Tell the log; a run that failed as runs fail is one line, anything else its traceback."""
+        if isinstance(exc_info[1], RunFailedError):
+            _log.warning("run %s failed: %s", job.id, exc_info[1].message)
+        else:
+            super().handle_exception(job, *exc_info)
+
+    # --- one job ------------------------------------------------------------------------------------------------
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        """Start a job that was dequeued; it runs on the loop while this method returns at once."""
+        del queue  # a job knows where it came from
+
+        async def begin() -> None:
+            for running in await self.books.begin([job]):
+                self._launch(running)
+
+        self._tasks[job.id] = asyncio.get_running_loop().create_task(begin())
+
+    async def adopt(self, job_id: str) -> bool:
+        """Run a job that a dead worker left behind; False if it runs here already or RQ does not know it."""
+        if job_id in self.running:
+            return False
+        job = await self.books.adopt(job_id)
+        if job is None:
+            return False
+        for running in await self.books.begin([job]):
+            self._launch(running)
+        return True
+
+    async def settle_left_over(self, execution: Execution, perform: Callable[[], Awaitable[Any]]) -> None:
+        """End a job whose run has ended but whose worker died before it said so; ``perform`` gives the outcome."""
+        job = await self.books.adopt(execution.job_id)
+        if job is None:
+            await self.books.forget(execution)
+            return
+        for running in await self.books.begin([job]):
+            self.running[job.id] = running
+            await self._perform(running, perform)
+
+    def cancel_job(self, job_id: str) -> bool:
+        """Stop the task of a job that runs here."""
+        task = self._tasks.get(job_id)
+        return task is not None and task.cancel()
+
+    def _launch(self, running: Running) -> None:
+        job = running.job
+        self.running[job.id] = running
+        task = asyncio.get_running_loop().create_task(self._perform(running, partial(self._call, job)))
+        self._tasks[job.id] = task
+
+    async def _call(self, job: Job) -> Any:
+        function = job.func
+        if inspect.iscoroutinefunction(function):
+            limit = job.timeout if job.timeout and job.timeout > 0 else None
+            async with asyncio.timeout(limit):
+                return await function(*job.args, **job.kwargs)
+        return await self.in_thread(job.perform)
+
+    async def _perform(self, running: Running, work: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            value = await work()
+        except RunHeldError:
+            await self._surely("release", lambda: self.books.release(running))
+        except RunParkedError:
+            await self._surely("hand over", lambda: self.books.hand_over(running))
+        except RunCancelledError as cancelled:
+            outcome = cancelled.outcome
+            await self._surely("cancel", lambda: self.books.cancel(running, outcome, self.keep))
+        except asyncio.CancelledError:
+            self._done(running)
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a job raises is the job's failure
+            _log.debug("job %s failed", running.job.id, exc_info=error)
+            await self._fail(running, sys.exc_info())
+        else:
+            await self._succeed(running, value)
+            return
+        self._done(running)
+
+    def _done(self, running: Running) -> None:
+        self.running.pop(running.job.id, None)
+        self.executions.pop(running.execution.id, None)
+        self._tasks.pop(running.job.id, None)
+        self._changed.set()
+
+    # --- how it ended -------------------------------------------------------------------------------------------
+
+    async def _succeed(self, running: Running, value: Any) -> None:
+        ended = Ended(running, value)
+        if _is_plain(running.job):
+            self._ended.append(ended)
+            if self._flush is None or self._flush.done():
+                self._flush = asyncio.get_running_loop().create_task(self._write_ended())
+            return
+        await self._finish_by_rq(ended)
+
+    async def _write_ended(self) -> None:
+        while self._ended:
+            batch, self._ended = self._ended, []
+            idle = len(batch) == len(self.running)
+            try:
+                left = await self._surely("finish", partial(self.books.finish, batch, idle=idle))
+            except WatchError:
+                left = batch
+            for ended in left:
+                await self._finish_by_rq(ended)
+            for ended in batch:
+                self._done(ended.running)
+
+    async def _finish_by_rq(self, ended: Ended) -> None:
+        finish = partial(self._finalize_success, ended.job, self.queue, ended.running.execution, ended.value)
+        await self._surely("finish", lambda: self.in_thread(finish))
+        self._done(ended.running)
+
+    async def _fail(self, running: Running, exc_info: Any) -> None:
+        finish = partial(self._finalize_failure, running.job, self.queue, running.execution, exc_info)
+        await self._surely("fail", lambda: self.in_thread(finish))
+
+    async def _surely(self, what: str, step: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a step until Redis answers; what ended must be told even if Redis is away for a while."""
+        backoff = Backoff()
+        while True:
+            try:
+                return await step()
+            except REDIS_DOWN as error:
+                await backoff.pause(what, error)
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Run one of RQ's blocking calls in the worker's own small pool."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+def _is_plain(job: Job) -> bool:
+    """Whether finishing it needs nothing but its result; its dependents are looked at later."""
+    return not (
+        job.webhooks
+        or job._success_callback_name  # noqa: SLF001 - the public property imports the callback
+        or job.has_rate_limit
+        or job.repeats_left
+        or job.group_id
+        or job.get_result_ttl(1) == 0
+    )
