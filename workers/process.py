@@ -13,7 +13,7 @@ import click
 
 from lattice.errors import AppError, LatticeError, OptionError
 
-__all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_USAGE", "StopRequest", "main_of", "new_process_id", "run"]
+__all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_USAGE", "StopRequest", "invoke", "main_of", "new_process_id", "run"]
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 GRACE = 2.0
@@ -104,14 +104,15 @@ def main_of(command: click.Command) -> Callable[[], None]:
     """Make the console script of a click command: known errors become one message on stderr and an exit code."""
 
     def main() -> None:
-        code = _invoke(command)
+        code = invoke(command)
         _exit_soon(code)  # the interpreter waits for threads, too
         sys.exit(code)
 
     return main
 
 
-def _invoke(command: click.Command) -> int:
+def invoke(command: click.Command) -> int:
+    """Run a command with the arguments of this process; return its exit code."""
     try:
         code = command.main(standalone_mode=False)
     except click.ClickException as error:

@@ -48,6 +48,11 @@ class Settings:
     health_port: int | None = None
     metrics_port: int | None = None
 
+    def to_environment(self) -> dict[str, str]:
+        """Return the ``LATTICE_*`` variables that tell a child process the same, passwords included."""
+        told = {option.variables[0]: getattr(self, option.name) for option in OPTIONS.values()}
+        return {name: _as_text(value) for name, value in told.items() if value is not None}
+
     @property
     def lease_ms(self) -> int:
         """The lease in whole milliseconds."""

@@ -1,0 +1,66 @@
+"""A whole team on this machine: Redis if none is configured, a coordinator, one worker for each member."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from lattice.team.team import Team
+
+from workers.children import Child, Children, LinePrinter, command_line
+from workers.embedded_redis import embedded_redis
+from workers.settings import Settings
+
+__all__ = ["member_names", "redis_url_for", "start_team", "team_processes"]
+
+COORDINATOR = "coordinator"
+GRACE = 5.0
+"""Seconds beyond the drain timeout before what has not ended is killed."""
+
+
+@asynccontextmanager
+async def redis_url_for(settings: Settings, folder: Path) -> AsyncIterator[str]:
+    """Give the configured URL, or that of an embedded server with its data in ``folder``.
+
+    Raises:
+        OptionError: nothing is configured and no server can be started.
+    """
+    if settings.redis_url is not None:
+        yield settings.redis_url
+        return
+    async with embedded_redis(folder) as server:
+        yield server.url
+
+
+def team_processes(members: tuple[str, ...], settings: Settings, env: Mapping[str, str]) -> list[Child]:
+    """Return what runs for a team; every process is told the same settings."""
+    # One port cannot be served by several processes, and each one's member is told on its command line.
+    told = {**replace(settings, member=None, health_port=None, metrics_port=None).to_environment(), **env}
+    coordinator = Child(name=COORDINATOR, argv=command_line("lattice-coordinator", "workers.coordinator"), env=told)
+    worker = command_line("lattice-worker", "workers.member")
+    return [coordinator, *(Child(name=name, argv=(*worker, "--member", name), env=told) for name in members)]
+
+
+@asynccontextmanager
+async def start_team(
+    members: tuple[str, ...], settings: Settings, env: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[Children, LinePrinter]]:
+    """Run the processes of a team until the block ends, then drain them; an interrupted block kills them."""
+    wanted = team_processes(members, settings, env or {})
+    say = LinePrinter(["lattice", *(child.name for child in wanted)])
+    children = Children(say)
+    try:
+        for child in wanted:
+            children.start(child)
+        yield children, say
+    except BaseException:
+        children.kill()
+        await children.stop(within=GRACE)
+        raise
+    if not await children.stop(within=settings.drain_timeout + GRACE):
+        say("lattice", "some processes did not drain in time and were killed")
+
+
+def member_names(team: Team) -> tuple[str, ...]:
+    """Return the names of the mailboxes that workers drain."""
+    return tuple(member.key for member in team.members)

@@ -1,0 +1,75 @@
+"""``lattice up``: everything for one team on this machine, supervised, until Ctrl-C."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from workers.apps import LoadedApp, load_app
+from workers.children import Children, LinePrinter
+from workers.connections import check_redis, open_store
+from workers.embedded_redis import DATA_FOLDER
+from workers.local_team import member_names, redis_url_for, start_team
+from workers.logs import hide_passwords
+from workers.options import LOGGING, TEAM, with_settings
+from workers.process import EXIT_OK, StopRequest, run
+from workers.settings import Settings
+
+__all__ = ["up"]
+
+
+@click.command()
+@with_settings(*TEAM, "concurrency", "lease", "max_attempts", "drain_timeout", *LOGGING)
+def up(settings: Settings) -> int:
+    """Start everything for a team on this machine.
+
+    That is a Redis if none is configured (its data is kept in .lattice), a coordinator, and one worker for each member.
+    A process that dies is started again. Ctrl-C lets running work finish and stops everything; a second one stops at
+    once.
+    """
+    app = load_app(settings.app)
+    return run(partial(_up, app, settings))
+
+
+async def _up(app: LoadedApp, settings: Settings, stop: StopRequest) -> int:
+    async with redis_url_for(settings, Path.cwd() / DATA_FOLDER) as url:
+        await check_redis(url)
+        settings = replace(settings, app=app.app, redis_url=url)
+        members = member_names(app.team)
+        async with start_team(members, settings) as (children, say):
+            _introduce(say, app.team.name, members, url)
+            announcing = asyncio.create_task(_announce(say, app.team.name, 1 + len(members), settings))
+            try:
+                await _until_stopped(stop, children)
+            finally:
+                announcing.cancel()
+            say("lattice", "stopping; Ctrl-C again stops at once")
+        return children.exit_code if children.exit_code is not None else EXIT_OK
+
+
+def _introduce(say: LinePrinter, team: str, members: tuple[str, ...], url: str) -> None:
+    say("lattice", f"team {team}: coordinator and {', '.join(members)}")
+    say("lattice", f"Redis: {hide_passwords(url)}")
+    if url.startswith("unix:"):
+        say("lattice", f"redis-cli -s '{unquote(urlsplit(url).path)}'")
+    say("lattice", f"submit with: lattice-submit --redis-url '{hide_passwords(url)}' \"your task\"")
+
+
+async def _announce(say: LinePrinter, team: str, expected: int, settings: Settings) -> None:
+    """Say when every process has reported."""
+    async with open_store(settings, team) as store:
+        while len(await store.processes()) < expected:  # noqa: ASYNC110 - they report to Redis, not to us
+            await asyncio.sleep(0.2)
+    say("lattice", "ready")
+
+
+async def _until_stopped(stop: StopRequest, children: Children) -> None:
+    waits = [asyncio.create_task(stop.wait()), asyncio.create_task(children.failed.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
