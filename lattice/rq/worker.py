@@ -15,11 +15,13 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from rq import Queue
-from rq.executions import Execution
 from rq.job import Job
+from rq.registry import clean_registries
 from rq.suspension import WORKERS_SUSPENDED
 from rq.timeouts import TimerDeathPenalty
+from rq.utils import now
 from rq.worker import BaseWorker
+from rq.worker_registration import clean_worker_registry
 
 from lattice.rq.backoff import Backoff
 from lattice.rq.books import Books, Ended, Running
@@ -183,6 +185,15 @@ class AsyncWorker(BaseWorker):
         else:
             super().handle_exception(job, *exc_info)
 
+    def clean_registries(self) -> None:
+        """Let RQ clean the registries of the queue, but not fail jobs that died between queue and begin."""
+        queue: Any = self.queue
+        if queue.acquire_maintenance_lock():
+            clean_registries(queue, self._exc_handlers)
+            clean_worker_registry(queue)
+            queue.release_maintenance_lock()
+        vars(self)["last_cleaned_at"] = now()
+
     # --- one job ------------------------------------------------------------------------------------------------
 
     def execute_job(self, job: Job, queue: Queue) -> None:
@@ -206,26 +217,10 @@ class AsyncWorker(BaseWorker):
             self._launch(running)
         return True
 
-    async def settle_left_over(self, execution: Execution, perform: Callable[[], Awaitable[Any]]) -> None:
-        """End a job whose run has ended but whose worker died before it said so; ``perform`` gives the outcome."""
-        job = await self.books.adopt(execution.job_id)
-        if job is None:
-            await self.books.forget(execution)
-            return
-        for running in await self.books.begin([job]):
-            self.running[job.id] = running
-            await self._perform(running, perform)
-
-    def cancel_job(self, job_id: str) -> bool:
-        """Stop the task of a job that runs here."""
-        task = self._tasks.get(job_id)
-        return task is not None and task.cancel()
-
     def _launch(self, running: Running) -> None:
         job = running.job
         self.running[job.id] = running
-        task = asyncio.get_running_loop().create_task(self._perform(running, partial(self._call, job)))
-        self._tasks[job.id] = task
+        self._tasks[job.id] = asyncio.get_running_loop().create_task(self._perform(running))
 
     async def _call(self, job: Job) -> Any:
         function = job.func
@@ -235,9 +230,9 @@ class AsyncWorker(BaseWorker):
                 return await function(*job.args, **job.kwargs)
         return await self.in_thread(job.perform)
 
-    async def _perform(self, running: Running, work: Callable[[], Awaitable[Any]]) -> None:
+    async def _perform(self, running: Running) -> None:
         try:
-            value = await work()
+            value = await self._call(running.job)
         except RunHeldError:
             await self._surely("release", lambda: self.books.release(running))
         except RunParkedError:

@@ -5,7 +5,8 @@ import time
 import pytest
 import redis as blocking
 
-from tests.rq.house import House
+from lattice.rq.jobs import serving
+from tests.rq.house import Engine, House
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +46,10 @@ async def house(redis_url):
     house = House(redis_url)
     yield house
     await house.close()
+
+
+@pytest.fixture
+def engine():
+    engine = Engine()
+    with serving(engine):
+        yield engine

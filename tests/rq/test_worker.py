@@ -10,7 +10,7 @@ from rq import Retry
 from rq.job import JobStatus
 from rq.webhook import Webhook
 
-from lattice.rq.jobs import RunHeldError, RunParkedError, serving
+from lattice.rq.jobs import RunHeldError, RunParkedError
 from tests.rq.house import until
 
 pytestmark = pytest.mark.redis
@@ -22,32 +22,6 @@ def rq_info(url):
         [script, "info", "--url", url, "--raw"], capture_output=True, text=True, check=True, timeout=30
     )
     return done.stdout
-
-
-class Engine:
-    """Ends each run with what the test says; a run without an answer waits."""
-
-    def __init__(self):
-        self.answers = {}
-        self.driven = []
-
-    async def drive(self, run_id):
-        self.driven.append(run_id)
-        answer = self.answers.get(run_id)
-        if answer is None:
-            answer = self.answers[run_id] = asyncio.get_running_loop().create_future()
-        if isinstance(answer, asyncio.Future):
-            answer = await answer
-        if isinstance(answer, BaseException):
-            raise answer
-        return {"run_id": run_id, "status": answer, "result": f"result of {run_id}", "usage": None, "error": None}
-
-
-@pytest.fixture
-def engine():
-    engine = Engine()
-    with serving(engine):
-        yield engine
 
 
 async def test_rq_tells_the_truth_from_queued_to_finished(house, engine, redis_url):

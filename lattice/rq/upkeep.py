@@ -1,0 +1,146 @@
+"""What an RQ worker does beside its jobs: heartbeats, RQ's commands, maintenance, what dead workers left behind."""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from redis.exceptions import RedisError
+from rq.command import parse_payload
+from rq.scheduler import RQScheduler
+from rq.utils import current_timestamp
+
+from lattice.rq.backoff import Backoff
+from lattice.rq.worker import REDIS_DOWN, AsyncWorker
+
+__all__ = ["Upkeep"]
+
+_log = logging.getLogger("lattice.rq")
+_SCHEDULER_TRIES = 5
+"""Seconds between two tries to become the scheduler of a queue while another worker is."""
+
+
+class Upkeep:
+    """The background duties of one worker; each is a loop of its own that outlives a Redis that goes away."""
+
+    def __init__(self, worker: AsyncWorker, *, lease: float, stop_run: Callable[[str], Awaitable[Any]]) -> None:
+        """Take the worker, the lease of runs in seconds, and what stops a run that RQ was asked to stop."""
+        self.worker = worker
+        self.books = worker.books
+        self.beat = min(10.0, lease / 2)
+        self.patience = lease + 2 * self.beat
+        self.stop_run = stop_run
+        self._stuck: dict[str, float] = {}
+        self._scheduler: Any = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start all duties."""
+        duties = (
+            self._repeat("heartbeat", self.beat, self.heartbeat),
+            self._repeat("mending", self.beat, self.mend),
+            self._repeat("RQ maintenance", self.worker.maintenance_interval, self.maintain),
+            self._repeat("scheduling", 1.0, self.schedule),
+            self._repeat("listening for commands", 0.0, self.listen),
+        )
+        self._tasks = [asyncio.get_running_loop().create_task(duty) for duty in duties]
+
+    async def stop(self) -> None:
+        """Stop all duties, and let another worker be the scheduler."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._scheduler is not None and self._scheduler.acquired_locks:
+            try:
+                await self.worker.in_thread(self._scheduler.stop)
+            except REDIS_DOWN:
+                _log.debug("the scheduler lock expires by itself", exc_info=True)
+
+    async def _repeat(self, what: str, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await step()
+                backoff.reset()
+                await asyncio.sleep(seconds)
+            except REDIS_DOWN as error:
+                await backoff.pause(what, error)
+            except RedisError as error:
+                _log.exception("%s failed", what)
+                await backoff.pause(what, error)
+
+    # --- duties -------------------------------------------------------------------------------------------------
+
+    async def heartbeat(self) -> None:
+        """Say that the worker and its jobs live."""
+        await self.books.heartbeat(list(self.worker.running.values()), worker_ttl=int(6 * self.beat) + 1)
+
+    async def mend(self) -> None:
+        """Put back jobs that died between queue and begin, and adopt jobs whose worker is silent."""
+        await self._return_stuck()
+        for execution in await self.books.silent(self.patience):
+            if execution.job_id in self.worker.running:
+                continue
+            _log.info("job %s has no live worker; looking at its run", execution.job_id)
+            if not await self.worker.adopt(execution.job_id):
+                await self.books.forget(execution)
+
+    async def _return_stuck(self) -> None:
+        here = time.monotonic()
+        ids = [job_id for job_id in await self.books.stuck_ids() if job_id not in self.worker.running]
+        self._stuck = {job_id: self._stuck.get(job_id, here) for job_id in ids}
+        for job_id, seen in list(self._stuck.items()):
+            if here - seen >= self.patience:
+                _log.info("job %s was taken by a worker that died; it is queued again", job_id)
+                await self.books.put_back(job_id)
+                del self._stuck[job_id]
+
+    async def maintain(self) -> None:
+        """Let RQ clean its registries, and drop cancelled jobs whose time is over (RQ keeps those for ever)."""
+        await self.worker.in_thread(self.worker.run_maintenance_tasks)
+        await self.books.redis.zremrangebyscore(self.books.canceled.key, 0, current_timestamp())
+
+    async def schedule(self) -> None:
+        """Enqueue scheduled jobs that are due, if this worker holds RQ's scheduler lock."""
+        if self._scheduler is None:
+            self._scheduler = RQScheduler(
+                [self.worker.queue],
+                connection=self.worker.queue.connection,
+                serializer=self.worker.queue.serializer,
+                name=self.worker.name,
+                logging_level=logging.WARNING,
+            )
+        held = await self.worker.in_thread(self._schedule_once)
+        if not held:
+            await asyncio.sleep(_SCHEDULER_TRIES)
+
+    def _schedule_once(self) -> bool:
+        scheduler = self._scheduler
+        if not scheduler.acquired_locks:
+            if not scheduler.acquire_locks():
+                return False
+            scheduler.register_birth()
+        scheduler.heartbeat()
+        scheduler.enqueue_scheduled_jobs()
+        return bool(scheduler.acquired_locks)
+
+    async def listen(self) -> None:
+        """Obey ``rq``'s commands: stop a job, shut down."""
+        async with self.books.redis.pubsub() as pubsub:
+            await pubsub.subscribe(self.worker.pubsub_channel_name)
+            while True:
+                message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=15)
+                if message is not None:
+                    await self._obey(parse_payload(message))
+
+    async def _obey(self, payload: dict[str, Any]) -> None:
+        command = payload.get("command")
+        if command == "shutdown":
+            os.kill(os.getpid(), signal.SIGINT)
+        elif command in ("stop-job", "stop-execution") and payload.get("job_id") in self.worker.running:
+            await self.stop_run(payload["job_id"])
+        else:
+            _log.warning("RQ command %s is ignored", payload)
