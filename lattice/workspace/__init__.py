@@ -1,0 +1,1 @@
+"""Where an agent may read and write."""
