@@ -19,6 +19,8 @@ from rq.results import Result
 from rq.utils import current_timestamp, now, utcformat
 from rq.worker import BaseWorker
 
+from lattice.rq.results import write_cancelled, write_result
+
 __all__ = ["EXECUTION_TTL", "Books", "Ended", "Running"]
 
 EXECUTION_TTL = 86_400
@@ -208,7 +210,7 @@ class Books:
         keep = job.get_result_ttl(self.worker.default_result_ttl)
         stamp = utcformat(one.ended_at)
         pipe.hset(job.key, mapping={"status": JobStatus.FINISHED.value, "ended_at": stamp, "last_heartbeat": stamp})
-        self._result(pipe, job, execution, Result.Type.SUCCESSFUL, keep, value=one.value, ended_at=one.ended_at)
+        write_result(pipe, job, Result.Type.SUCCESSFUL, keep, one.value, self.worker.name, execution)
         self.finished.add(job, keep, pipeline=pipe)
         job.cleanup(keep, pipeline=pipe, remove_from_queue=False)
         self.worker.cleanup_execution(job, pipe, execution)
@@ -221,47 +223,9 @@ class Books:
     async def cancel(self, running: Running, outcome: Mapping[str, Any], keep: int) -> None:
         """Write that a job was cancelled."""
         async with self._pipeline() as pipe:
-            self.write_cancelled(pipe, running.job, outcome, keep, running.execution)
+            write_cancelled(pipe, running.job, outcome, keep, self.worker.name, running.execution)
             self.worker.cleanup_execution(running.job, pipe, running.execution)
             await pipe.execute()
-
-    def write_cancelled(
-        self,
-        pipe: Any,
-        job: Job,
-        outcome: Mapping[str, Any],
-        keep: int,
-        execution: Execution | None = None,
-    ) -> None:
-        """Queue the commands that make a job a cancelled one, with the outcome of its run as its result."""
-        ended_at = now()
-        pipe.hset(job.key, mapping={"status": JobStatus.CANCELED.value, "ended_at": utcformat(ended_at)})
-        self._result(pipe, job, execution, Result.Type.STOPPED, keep, value=dict(outcome), ended_at=ended_at)
-        self.canceled.add(job, keep, pipeline=pipe)
-        job.cleanup(keep, pipeline=pipe, remove_from_queue=False)
-
-    def _result(
-        self,
-        pipe: Any,
-        job: Job,
-        execution: Execution | None,
-        kind: Result.Type,
-        keep: int,
-        *,
-        value: Any,
-        ended_at: datetime,
-    ) -> None:
-        Result.create(
-            job,
-            kind,
-            keep,
-            return_value=value,
-            worker_name=self.worker.name,
-            pipeline=pipe,
-            execution_id=execution.id if execution else None,
-            execution_started_at=execution.created_at if execution else None,
-            execution_ended_at=ended_at,
-        )
 
     async def release(self, running: Running) -> None:
         """Forget an execution of a job that somebody else runs."""

@@ -1,0 +1,76 @@
+"""How a job ended, as RQ keeps it; the commands are only queued, on a pipeline of either kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import WatchError
+from rq import Queue
+from rq.executions import Execution
+from rq.job import Job, JobStatus
+from rq.registry import CanceledJobRegistry
+from rq.results import Result
+from rq.utils import now, utcformat
+
+__all__ = ["cancel_waiting_job", "write_cancelled", "write_result"]
+
+_WAITING = frozenset({JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.DEFERRED})
+
+
+def write_result(
+    pipe: Any, job: Job, kind: Result.Type, keep: int, value: Any, worker_name: str, execution: Execution | None
+) -> None:
+    """Queue the command that stores a result for ``keep`` seconds."""
+    Result.create(
+        job,
+        kind,
+        keep,
+        return_value=value,
+        worker_name=worker_name,
+        pipeline=pipe,
+        execution_id=execution.id if execution else None,
+        execution_started_at=execution.created_at if execution else None,
+        execution_ended_at=job.ended_at,
+    )
+
+
+def write_cancelled(
+    pipe: Any,
+    job: Job,
+    outcome: Mapping[str, Any],
+    keep: int,
+    worker_name: str = "",
+    execution: Execution | None = None,
+) -> None:
+    """Queue the commands that make a job a cancelled one, with the outcome of its run as its result."""
+    job.ended_at = now()
+    pipe.hset(job.key, mapping={"status": JobStatus.CANCELED.value, "ended_at": utcformat(job.ended_at)})
+    write_result(pipe, job, Result.Type.STOPPED, keep, dict(outcome), worker_name, execution)
+    registry = CanceledJobRegistry(job.origin, connection=job.connection, serializer=job.serializer)
+    registry.add(job, keep, pipeline=pipe)
+    job.cleanup(keep, pipeline=pipe, remove_from_queue=False)
+
+
+async def cancel_waiting_job(redis: Redis, queue: Queue, job_id: str, outcome: Mapping[str, Any], keep: int) -> bool:
+    """Cancel a job that nobody has begun; False when there is none: then its worker writes what became of it."""
+    client: Any = redis
+    job = Job(job_id, connection=queue.connection, serializer=queue.serializer)
+    while True:
+        try:
+            async with client.pipeline() as pipe:
+                await pipe.watch(job.key)
+                raw = await pipe.hgetall(job.key)
+                if not raw:
+                    return False
+                job.restore(raw)
+                if job.get_status(refresh=False) not in _WAITING:
+                    return False
+                pipe.multi()
+                pipe.lrem(queue.key, 0, job_id)
+                pipe.zrem(queue.scheduled_job_registry.key, job_id)
+                pipe.zrem(queue.deferred_job_registry.key, job_id)
+                write_cancelled(pipe, job, outcome, keep)
+                await pipe.execute()
+                return True
+        except WatchError:
+            continue
