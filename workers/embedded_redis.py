@@ -176,7 +176,7 @@ async def _wait_until_ready(server: EmbeddedRedis) -> None:
 
 async def _until_answer(socket: Path, *, wanted: bool) -> None:
     async with asyncio.timeout(START_TIMEOUT):
-        while await _answers(socket) is not wanted:
+        while await _answers(socket) is not wanted:  # noqa: ASYNC110 - the server does not call us
             await asyncio.sleep(0.01)
 
 

@@ -13,7 +13,17 @@ import click
 
 from lattice.errors import AppError, LatticeError, OptionError
 
-__all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_USAGE", "StopRequest", "invoke", "main_of", "new_process_id", "run"]
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_OK",
+    "EXIT_USAGE",
+    "StopRequest",
+    "invoke",
+    "main_of",
+    "new_process_id",
+    "run",
+    "run_once",
+]
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 GRACE = 2.0
@@ -48,6 +58,12 @@ def run(main: Callable[[StopRequest], Coroutine[Any, Any, int]]) -> int:
         guard = _exit_soon(code)  # closing the loop waits for threads
     guard.cancel()
     return code
+
+
+def run_once(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run a coroutine that only asks and answers; Ctrl-C ends it at once, with exit code 130."""
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        return runner.run(main())
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

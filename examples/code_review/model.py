@@ -86,7 +86,7 @@ def lead_rules(prompt, calls):
     if not calls:
         task = prompt.strip()
         return turn(
-            text_block("I hand the folder to the surveyor, the risk reviewer and the test auditor."),
+            "I hand the folder to the surveyor, the risk reviewer and the test auditor.",
             *(tool_use(name, {"mode": "handoff", "task": f"{job}\n{task}"}) for name, job in MEMBERS.items()),
         )
     sections = {name: section(prompt, heading) for name, heading in HEADINGS.items()}
@@ -94,10 +94,6 @@ def lead_rules(prompt, calls):
     for name, found in sections.items():
         lines += [*(found or [HEADINGS[name], f"The {name} did not report."]), ""]
     return text("\n".join([*lines, "## First", *first_steps(sections)]))
-
-
-def text_block(said):
-    return {"type": "text", "text": said}
 
 
 def section(prompt, heading):

@@ -26,7 +26,7 @@ SURVEYOR = """You survey a folder of code with LS, Glob and Read: how many files
 out, what it is for. Report counts and names that you have seen, nothing else."""
 
 REVIEWER = """You look for risky code with Grep and Read: shell and eval calls, unpickling, swallowed errors, secrets in
-the source, open TODOs. Report each finding as file:line with the line itself, the worst first, and how many there are."""
+the source, open TODOs. Report each finding as file:line with the line itself, the worst first, and their number."""
 
 AUDITOR = """You audit the tests of a folder with Glob, Grep and Read: how many test files and tests there are, which
 source files have none, which tests check nothing. Report counts and file names that you have seen, nothing else."""

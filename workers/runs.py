@@ -1,0 +1,168 @@
+"""``lattice runs``, ``show`` and ``cancel``: what became of a task."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import click
+
+from lattice.errors import OptionError
+from lattice.run_store import RunStore
+from lattice.runs import RunRecord
+from workers.apps import load_app
+from workers.connections import open_client, open_store
+from workers.options import LOGGING, TEAM, with_settings
+from workers.process import EXIT_OK, run_once
+from workers.settings import Settings
+from workers.tables import age, one_line, print_facts, print_json, print_table
+
+__all__ = ["as_json", "cancel", "run_object", "runs", "show"]
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many.")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def runs(settings: Settings, *, limit: int, as_json: bool) -> int:
+    """List the newest runs of the team, the newest first."""
+    return run_once(partial(_runs, settings, limit, as_json=as_json))
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def show(settings: Settings, *, run_id: str, as_json: bool) -> int:
+    """Show one run: its work items and its result."""
+    return run_once(partial(_show, settings, run_id, as_json=as_json))
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--reason", default="cancelled by hand", show_default=True, help="Kept with the run.")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def cancel(settings: Settings, *, run_id: str, reason: str, as_json: bool) -> int:
+    """Cancel a run and everything that works for it."""
+    return run_once(partial(_cancel, settings, run_id, reason, as_json=as_json))
+
+
+async def _runs(settings: Settings, limit: int, *, as_json: bool) -> int:
+    async with open_store(settings, load_app(settings.app).team.name) as store:
+        found = await store.list_runs(limit)
+    if as_json:
+        print_json([run_object(record) for record in found])
+        return EXIT_OK
+    print_table(
+        ("RUN", "STATUS", "AGE", "ROUNDS", "TASK"),
+        ((one.id, one.status, age(one.created_at), one.round, one_line(task_text(one.task))) for one in found),
+        empty="no runs yet; submit one with lattice-submit",
+    )
+    return EXIT_OK
+
+
+async def _show(settings: Settings, run_id: str, *, as_json: bool) -> int:
+    team = load_app(settings.app).team.name
+    async with open_store(settings, team) as store:
+        record = await _existing(store, run_id, team)
+        items = work_items(event for _offset, event in await store.read_events(run_id))
+    if as_json:
+        print_json({**run_object(record), "work_items": items})
+        return EXIT_OK
+    print_facts(_facts(record))
+    click.echo()
+    print_table(
+        ("MEMBER", "STATUS", "MESSAGE", "TASK"),
+        ((item["member"], item["status"], item["id"], one_line(item["content"])) for item in items),
+        empty="no work was delegated",
+    )
+    answer = result_text(record)
+    if answer:
+        click.echo(f"\n{answer}")
+    return EXIT_OK
+
+
+async def _cancel(settings: Settings, run_id: str, reason: str, *, as_json: bool) -> int:
+    team = load_app(settings.app).team.name
+    async with open_client(settings, team) as client, open_store(settings, team) as store:
+        await _existing(store, run_id, team)
+        word = await client.cancel(run_id, reason=reason)
+        record = await _existing(store, run_id, team)
+    if as_json:
+        print_json(run_object(record))
+    elif word == "ended":
+        click.echo(f"run {run_id} had ended before: {record.status}")
+    else:
+        click.echo(f"run {run_id} is cancelled")
+    return EXIT_OK
+
+
+async def _existing(store: RunStore, run_id: str, team: str) -> RunRecord:
+    record = await store.get_run(run_id)
+    if record is None:
+        raise OptionError(f"team {team!r} has no run {run_id!r}; lattice runs lists them")
+    return record
+
+
+def run_object(record: RunRecord) -> dict[str, Any]:
+    """Return a run as ``--json`` shows it; times are epoch milliseconds."""
+    return {
+        "run_id": record.id,
+        "team": record.team,
+        "status": str(record.status),
+        "task": record.task,
+        "result": result_text(record),
+        "usage": record.total_usage,
+        "error": record.error,
+        "rounds": record.round,
+        "owner": record.owner,
+        "created_at": record.created_at,
+        "started_at": record.started_at,
+        "finished_at": record.finished_at,
+    }
+
+
+def result_text(record: RunRecord) -> str | None:
+    """Return the lead's final answer, None while there is none."""
+    answer = (record.result or {}).get("result")
+    return answer if isinstance(answer, str) and answer else None
+
+
+def task_text(task: Any) -> str:
+    """Return the text of a task that may be content blocks."""
+    if isinstance(task, str):
+        return task
+    return " ".join(str(block.get("text", block.get("type"))) for block in task if isinstance(block, Mapping))
+
+
+def work_items(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages that a run's events tell of, in the order they were sent, each in its last known state."""
+    found: dict[str, dict[str, Any]] = {}
+    for event in events:
+        message = event.get("message")
+        if event.get("type") != "team_message" or not isinstance(message, Mapping) or event.get("subtype") == "replied":
+            continue
+        item = found.setdefault(str(message["id"]), {"member": str(message.get("to", "")).rpartition("::")[2]})
+        item.update(message)
+        if event.get("error"):
+            item["error"] = event["error"]
+    return list(found.values())
+
+
+def _facts(record: RunRecord) -> dict[str, object]:
+    usage = record.total_usage
+    error = record.error
+    return {
+        "run": record.id,
+        "team": record.team,
+        "status": record.status,
+        "task": one_line(task_text(record.task)),
+        "age": age(record.created_at),
+        "took": f"{(record.finished_at - record.created_at) / 1000:.1f}s" if record.finished_at else None,
+        "rounds": record.round,
+        "owner": record.owner,
+        "usage": ", ".join(f"{name} {count:,}" for name, count in usage.items()) if usage else None,
+        "error": f"{error.get('code') or error.get('name')}: {error.get('message')}" if error else None,
+    }
