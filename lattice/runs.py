@@ -85,6 +85,20 @@ class RunRecord:
     traceparent: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
+    def outcome(self) -> dict[str, Any]:
+        """Return what the submitter gets, and the RQ job returns: run_id, status, result, usage, error.
+
+        ``result`` is the lead's structured result if it has one, else its final text; ``usage`` are all tokens.
+        """
+        result = self.result or {}
+        return {
+            "run_id": self.id,
+            "status": str(self.status),
+            "result": result.get("structuredResult", result.get("result")),
+            "usage": self.total_usage or result.get("usage"),
+            "error": self.error,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
