@@ -10,19 +10,22 @@ _log = logging.getLogger("lattice.rq")
 
 
 class Backoff:
-    """Pauses of growing length with jitter, from ``first`` to ``longest`` seconds."""
+    """Pauses of growing length with jitter, from ``first`` to ``longest`` seconds; ``tries`` counts them."""
 
     def __init__(self, first: float = 0.1, longest: float = 5.0) -> None:
         self.first = first
         self.longest = longest
         self._next = first
+        self.tries = 0
 
     def reset(self) -> None:
         """Start from the shortest pause again."""
         self._next = self.first
+        self.tries = 0
 
     def next_pause(self) -> float:
         """Return the next pause in seconds: a random part, at least half, of a length that doubles."""
+        self.tries += 1
         pause = random.uniform(self._next / 2, self._next)  # noqa: S311 - jitter, not a secret
         self._next = min(self._next * 2, self.longest)
         return pause

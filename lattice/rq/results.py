@@ -12,8 +12,9 @@ from rq.registry import CanceledJobRegistry
 from rq.results import Result
 from rq.utils import now, utcformat
 
-__all__ = ["cancel_waiting_job", "write_cancelled", "write_result"]
+__all__ = ["cancel_waiting_job", "job_has_ended", "write_cancelled", "write_result"]
 
+_ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED})
 _WAITING = frozenset({JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.DEFERRED})
 
 
@@ -49,6 +50,13 @@ def write_cancelled(
     registry = CanceledJobRegistry(job.origin, connection=job.connection, serializer=job.serializer)
     registry.add(job, keep, pipeline=pipe)
     job.cleanup(keep, pipeline=pipe, remove_from_queue=False)
+
+
+async def job_has_ended(redis: Redis, job_id: str) -> bool:
+    """Whether RQ has nothing more to do for a job, because it has ended or is no longer known."""
+    client: Any = redis
+    status = await client.hget(Job.key_for(job_id), "status")
+    return status is None or status.decode() in _ENDED
 
 
 async def cancel_waiting_job(redis: Redis, queue: Queue, job_id: str, outcome: Mapping[str, Any], keep: int) -> bool:

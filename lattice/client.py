@@ -1,0 +1,266 @@
+"""The programmatic face of a running team: submit a task, follow it, get its result, cancel it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from lattice.errors import OptionError
+from lattice.errors import TimeoutError as RunTimeoutError
+from lattice.ids import derive_id, new_id
+from lattice.mailbox import TeamMessage
+from lattice.redis.connection import check_server, open_blocking_redis, open_redis
+from lattice.redis.run_store import RedisRunStore
+from lattice.rq.backoff import Backoff
+from lattice.rq.queue import queue_of
+from lattice.rq.results import cancel_waiting_job, job_has_ended
+from lattice.rq.submit import Submission, check_task, due_at, submit_run
+from lattice.rq.worker import REDIS_DOWN
+from lattice.run_store import RUN_ENDED, StoreOptions
+from lattice.runs import ProcessInfo, RunRecord, RunStatus, run_conversation
+
+__all__ = ["LatticeClient"]
+
+T = TypeVar("T")
+COORDINATOR = "coordinator"
+_RETRY_LOOK = 1.0
+"""Seconds between two looks at a failed run that RQ is to try again: it may be days until then."""
+
+_SLICE_MS = 5_000
+"""Milliseconds of one blocking read; a longer wait is many of them."""
+
+
+class LatticeClient:
+    """Talks to a team's processes through Redis; an async context manager.
+
+    Every call that waits goes on waiting when Redis goes away and comes back.
+    """
+
+    def __init__(self, *, team: str, redis_url: str, options: StoreOptions | None = None) -> None:
+        """Take the team's name (as its key: ``team.key``), where Redis is, and the limits of the store."""
+        self.team = team
+        self.redis_url = redis_url
+        self.options = options or StoreOptions()
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            StoreError: Redis cannot be reached, or cannot be used.
+        """
+        self._redis = open_redis(self.redis_url)
+        await check_server(self._redis, self.redis_url)
+        self._store = RedisRunStore(self._redis, self.team, self.options)
+        self._blocking = open_blocking_redis(self.redis_url)
+        self._queue = queue_of(self.team, self._blocking)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        await self._store.close()
+        await self._redis.aclose()
+        self._blocking.close()
+
+    @property
+    def keep(self) -> int:
+        """How many seconds ended runs are kept."""
+        return max(1, self.options.retention_ms // 1000)
+
+    # --- a run from submit to result ----------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        task: Any,
+        *,
+        id: str | None = None,  # noqa: A002 - the word that users of --id know
+        at: datetime | None = None,
+        in_: float | timedelta | None = None,
+        retry: int = 0,
+        retry_interval: float = 0.0,
+        webhooks: Sequence[str] = (),
+        depends_on: Sequence[str] = (),
+        options: dict[str, Any] | None = None,
+        traceparent: str | None = None,
+    ) -> str:
+        """Submit a task and return the id of its run; when this returns, the run will reach an end that can be seen.
+
+        Args:
+            task: text or content blocks.
+            id: a key that makes this idempotent: the same key gives the same run, which is not started again.
+            at: when the run becomes due.
+            in_: the same as seconds (or a timedelta) from now.
+            retry: how often a run that failed is tried again.
+            retry_interval: seconds before it is.
+            webhooks: URLs that get a POST when the run has succeeded or failed.
+            depends_on: ids of runs that must have succeeded first.
+            options: what the run's record keeps beside the task.
+            traceparent: the W3C trace context that the run belongs to.
+
+        Raises:
+            OptionError: a value cannot be used.
+            SizeLimitError: the task is over the limit.
+        """
+        submission = Submission(
+            at=due_at(at, in_),
+            retry=retry,
+            retry_interval=retry_interval,
+            webhooks=tuple(webhooks),
+            depends_on=tuple(depends_on),
+        )
+        if id is not None and not id.strip():
+            raise OptionError("id is empty; leave it out, or give a key that names the task")
+        run_id = new_id() if id is None else derive_id(self.team, "submit", id)
+        run = RunRecord(
+            id=run_id,
+            team=self.team,
+            task=check_task(task, self.options.max_message_bytes),
+            conversation=run_conversation(run_id),
+            options={**(options or {}), **({"retry": retry} if retry else {})},
+            traceparent=traceparent,
+        )
+        await self._start(run, submission, taken=id is not None)
+        return run_id
+
+    async def _start(self, run: RunRecord, submission: Submission, *, taken: bool) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await submit_run(
+                    self._redis,
+                    self._queue,
+                    self._store,
+                    run,
+                    keep=self.keep,
+                    submission=submission,
+                    run_key=self._store.keys.run(run.id) if taken else None,
+                )
+            except REDIS_DOWN as error:
+                # The reply may have been lost, not the transaction: from now on the id may be taken.
+                taken = True
+                if backoff.tries >= 5:
+                    raise
+                await backoff.pause("submitting", error)
+            else:
+                return
+
+    async def result(self, run_id: str, timeout: float | None = None) -> dict[str, Any]:  # noqa: ASYNC109 - documented
+        """Wait for a run to end and return its outcome: run_id, status, result, usage, error.
+
+        Raises:
+            OptionError: there is no such run.
+            TimeoutError: it has not ended within ``timeout`` seconds; it goes on.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                return (await self._ended(run_id)).outcome()
+        except TimeoutError:
+            raise RunTimeoutError(f"run {run_id} has not ended within {timeout:g} s; it goes on") from None
+
+    async def events(self, run_id: str, after: str = "0") -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Yield ``(offset, event)`` from an offset on, as they happen, until the run has ended.
+
+        The last event is the lead's ``result``; a run that did not succeed ends with ``{"type": "run_ended", "status":
+        ...}``. Whoever comes back with the last offset that it saw misses nothing and gets nothing twice.
+
+        Raises:
+            OptionError: there is no such run.
+        """
+        await self.run(run_id)
+        while True:
+            batch = await self._patiently(partial(self._store.read_events, run_id, after, block_ms=_SLICE_MS))
+            for offset, event in batch:
+                after = offset
+                if event.get("type") != RUN_ENDED:
+                    yield offset, event
+                elif await self._is_final(await self.run(run_id)):
+                    if event.get("status") != RunStatus.SUCCEEDED:
+                        yield offset, event
+                    return
+            if not batch and await self._is_final(await self.run(run_id)):
+                return
+
+    async def cancel(self, run_id: str, reason: str = "cancelled by the submitter") -> str:
+        """Cancel a run and all that works for it. ``cancelled``, or ``ended`` if it had ended before.
+
+        Raises:
+            OptionError: there is no such run.
+        """
+        word = await self._store.cancel_run(run_id, reason)
+        if word == "missing":
+            raise _missing(run_id)
+        if word == "cancelled":
+            outcome = (await self.run(run_id)).outcome()
+            await cancel_waiting_job(self._redis, self._queue, run_id, outcome, self.keep)
+        return word
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    async def run(self, run_id: str) -> RunRecord:
+        """Return a run.
+
+        Raises:
+            OptionError: there is no such run.
+        """
+        found = await self._patiently(partial(self._store.get_run, run_id))
+        if found is None:
+            raise _missing(run_id)
+        return found
+
+    async def runs(self, limit: int = 50) -> list[RunRecord]:
+        """Return the newest runs, the newest first."""
+        return await self._store.list_runs(limit)
+
+    async def inbox(self, member: str, status: str = "pending") -> list[TeamMessage]:
+        """Return the messages of a member's mailbox in send order; ``status`` may be ``all``."""
+        return await self._store.inbox(member, status)
+
+    async def processes(self) -> list[ProcessInfo]:
+        """Return the live processes of the team."""
+        return await self._store.processes()
+
+    async def unattended(self, run_id: str) -> list[str]:
+        """Name what a run waits for while nobody is alive to do it: members, or ``coordinator``."""
+        run = await self.run(run_id)
+        if run.status.is_terminal:
+            return []
+        live = await self._patiently(self._store.processes)
+        attended = {process.member if process.role == "worker" else process.role for process in live}
+        needed = set(await self._patiently(partial(self._store.waiting_members, run_id)))
+        if run.status is not RunStatus.WAITING:
+            needed.add(COORDINATOR)
+        return sorted(needed - attended)
+
+    # --- waiting ------------------------------------------------------------------------------------------------
+
+    async def _ended(self, run_id: str) -> RunRecord:
+        while True:
+            tip = await self._patiently(partial(self._store.last_event, run_id))
+            run = await self.run(run_id)
+            if await self._is_final(run):
+                return run
+            if run.status.is_terminal:
+                await asyncio.sleep(_RETRY_LOOK)
+            else:
+                await self._patiently(partial(self._store.wait_for_events, run_id, tip, _SLICE_MS))
+
+    async def _is_final(self, run: RunRecord) -> bool:
+        """Whether a run has ended and RQ will not try it again."""
+        if run.status is RunStatus.FAILED and run.options.get("retry"):
+            return await self._patiently(partial(job_has_ended, self._redis, run.id))
+        return run.status.is_terminal
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        backoff = Backoff()
+        while True:
+            try:
+                return await ask()
+            except REDIS_DOWN as error:
+                await backoff.pause("waiting for a run", error)
+
+
+def _missing(run_id: str) -> OptionError:
+    return OptionError(f"there is no run {run_id!r}; `lattice runs` lists those that are kept")
