@@ -11,9 +11,19 @@ from typing import Any
 
 from lattice.errors import OptionError
 
-__all__ = ["DEFAULT_BASH_TIMEOUT_MS", "Workspace", "resolve_workspace", "workspace_from_options", "workspace_segment"]
+__all__ = [
+    "DEFAULT_BASH_TIMEOUT_MS",
+    "OUTPUT_DIRECTORY",
+    "Workspace",
+    "resolve_workspace",
+    "workspace_from_options",
+    "workspace_segment",
+]
 
 DEFAULT_BASH_TIMEOUT_MS = 30_000
+OUTPUT_DIRECTORY = ".tool-output"
+"""Where outputs that are too long for the model are kept, below the workspace."""
+
 _KEYS = {
     "cwd": "cwd",
     "allowed_directories": "allowed_directories",
@@ -50,6 +60,11 @@ class Workspace:
             self.cwd.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OptionError(f"workspace: cannot create {self.cwd}: {error}", cause=error) from error
+
+    @property
+    def output_dir(self) -> Path:
+        """Where outputs that are too long for the model are kept."""
+        return self.cwd / OUTPUT_DIRECTORY
 
     def prompt_section(self) -> str:
         """Return what the system prompt says about the workspace."""
