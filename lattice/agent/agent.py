@@ -1,0 +1,378 @@
+"""The agent: one conversation with a model that may use tools."""
+
+import uuid
+import weakref
+from collections.abc import AsyncGenerator, Coroutine, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from lattice.agent.conversation import Conversation, read_history
+from lattice.agent.options import AgentDefinition, check_ports, read_agent_options, read_query_options
+from lattice.agent.run import Run
+from lattice.agent.toolset import Toolset, concurrency_section, submit_output_tool
+from lattice.errors import ConcurrentQueryError, LatticeError, OptionError
+from lattice.events import AgentLikeEvent, SDKMessage, SDKResultMessage
+from lattice.journal import MemoryJournal
+from lattice.messages import MalformedMessageError, read_prompt
+from lattice.model import ModelClient
+from lattice.tools.builtin import workspace_tools
+from lattice.tools.tool import ToolDefinition
+from lattice.workspace.grants import active_grants, grants_section
+from lattice.workspace.workspace import Workspace, resolve_workspace
+
+__all__ = ["Agent", "AgentLike", "build_agent"]
+
+OVERFLOW_FOLDER = ".tool-output"
+"""Where, inside the workspace, the whole of a tool result is kept that was too long for the conversation."""
+
+
+class AgentLike(Protocol):
+    """Anything that can be asked: an agent, a team, or a host's own."""
+
+    def query(self, prompt: Any, **options: Any) -> AsyncGenerator[AgentLikeEvent, None]:
+        """Yield the events of one query; the last is its result."""
+        ...
+
+    async def prompt(self, prompt: Any, **options: Any) -> SDKResultMessage:
+        """Return the result of one query."""
+        ...
+
+    def interrupt(self) -> bool:
+        """End the running query; False if none runs."""
+        ...
+
+
+class Agent:
+    """One conversation; made by ``create_agent()``, ``create_bare_agent()`` or ``AgentSpec.spawn()``.
+
+    A second query while one runs is refused: make an agent per conversation. ``session_id`` stays the same for life.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_active",
+        "_prompts",
+        "conversation",
+        "definition",
+        "journal",
+        "journal_dirty",
+        "model_client",
+        "session_id",
+        "toolset",
+        "tracer",
+        "workspace",
+    )
+
+    def __init__(
+        self,
+        definition: AgentDefinition,
+        *,
+        session_id: str,
+        model_client: ModelClient,
+        toolset: Toolset,
+        workspace: Workspace | None = None,
+        tracer: Any = None,
+        history_store: Any = None,
+        journal: Any = None,
+    ) -> None:
+        self.definition = definition
+        self.session_id = session_id
+        self.model_client = model_client
+        self.toolset = toolset
+        self.workspace = workspace
+        self.tracer = tracer
+        self.conversation = Conversation(history_store)
+        self.journal = MemoryJournal() if journal is None else journal
+        self.journal_dirty = journal is not None
+        self._active: Run | _Rewriting | None = None
+        self._prompts: tuple[Toolset, int, str | None] | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The name from the options."""
+        return self.definition.name
+
+    @property
+    def model(self) -> str:
+        """The model that is asked."""
+        return self.definition.model
+
+    @property
+    def options(self) -> Any:
+        """The options that the agent was made with, read-only."""
+        return self.definition.options
+
+    @property
+    def output_schema(self) -> Any:
+        """The very object given as ``output_schema``; None if there is none."""
+        return self.definition.output_schema
+
+    @property
+    def overflow_dir(self) -> Path | None:
+        """Where tool results that are too long for the conversation are kept whole; None without a workspace."""
+        return None if self.workspace is None else self.workspace.cwd / OVERFLOW_FOLDER
+
+    def query(self, prompt: str | list[dict[str, Any]], **options: Any) -> AsyncGenerator[SDKMessage, None]:
+        """Ask something and yield what happens; the last event is the result.
+
+        Nothing starts before the first event is asked for. The next event is produced when the current one was taken.
+        Giving up the iteration stops the model call and the tools.
+
+        Args:
+            prompt: a text or a list of content blocks.
+            options: see ``QueryOptions``.
+
+        Raises:
+            OptionError: the prompt or an option cannot be used.
+            ConcurrentQueryError: another query of this agent is running (raised by the first iteration).
+        """
+        return self._stream(Run(self, self._settings(options), _content(prompt)))
+
+    def prompt(self, prompt: str | list[dict[str, Any]], **options: Any) -> Coroutine[Any, Any, SDKResultMessage]:
+        """Ask something and return the result; like ``query()``, but without the events before it.
+
+        The agent counts as busy from the call on, before it is awaited, so ``interrupt()`` works at once.
+        """
+        run = Run(self, self._settings(options), _content(prompt))
+        work = _collect(run)
+        run.owner = weakref.ref(work)
+        if self._active is None or (self._active.abandoned() and not self._active.started):
+            self._active = run
+        return work
+
+    def resume(self, **options: Any) -> AsyncGenerator[SDKMessage, None]:
+        """Go on where the stored conversation stopped, and yield what happens.
+
+        A batch of tool calls that was cut off is finished: what the journal knows is kept, what was under way follows
+        its tool's ``on_recovery``, the rest is run. The model is called only if a call is due.
+
+        Raises:
+            OptionError: an option cannot be used.
+            LatticeError: the conversation is empty (raised by the iteration).
+        """
+        return self._stream(Run(self, self._settings(options), None))
+
+    def interrupt(self) -> bool:
+        """End the running query with ``interrupted``, keeping every completed turn.
+
+        False, and no effect, if no query runs or the running one has come to its end already.
+        """
+        active = self._active
+        if active is None or active.abandoned():
+            return False
+        return active.interrupt()
+
+    async def get_history(self) -> list[dict[str, Any]]:
+        """Return a deep copy of the conversation, what the history store holds included."""
+        await self.conversation.load()
+        return self.conversation.copy()
+
+    async def replace_history(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Replace the whole conversation, in the history store too.
+
+        Raises:
+            ConcurrentQueryError: a query is running.
+            StoreError: one of ``messages`` is no message.
+        """
+        replacement = read_history(messages)
+        await self._wait_for_abandoned()
+        if self._active is not None:
+            raise ConcurrentQueryError(
+                f"{self._busy()} replace_history() is idle-only: wait for the running query to finish, or interrupt()"
+                " it first."
+            )
+        self._active = hold = _Rewriting()
+        try:
+            await self.conversation.replace(replacement)
+        finally:
+            if self._active is hold:
+                self._active = None
+
+    def drop_unanswered_prompt(self) -> bool:
+        """Take a prompt that got no answer (failed, aborted, interrupted) back out of the conversation.
+
+        Returns whether there was one.
+
+        Raises:
+            ConcurrentQueryError: a query is running.
+        """
+        if self._active is not None and not self._active.abandoned():
+            raise ConcurrentQueryError(f"{self._busy()} Wait for it to finish, or interrupt() it first.")
+        return self.conversation.drop_unanswered_prompt()
+
+    def add_tools(self, tools: Iterable[ToolDefinition]) -> None:
+        """Offer more tools, from the next model request on.
+
+        Raises:
+            OptionError: something is no tool, or its name is taken or reserved.
+        """
+        new = list(tools)
+        self.toolset.add(new)
+        if isinstance(self._active, Run) and self._active.tools is not self.toolset:
+            self._active.tools.add(new)
+
+    def fork(self, **overrides: Any) -> "Agent":
+        """Return a new session of the same agent: its own id and history, the same client, tools and workspace.
+
+        ``history_store``, ``journal``, ``tracer``, ``model_client`` and ``session_id`` may be given; a store and a
+        journal are never shared.
+
+        Raises:
+            OptionError: another override, or one that cannot be used.
+        """
+        allowed = {"history_store", "journal", "tracer", "model_client", "session_id"}
+        unknown = sorted(set(overrides) - allowed)
+        if unknown:
+            raise OptionError(f'Agent.fork: unknown option "{unknown[0]}"; known are {", ".join(sorted(allowed))}')
+        check_ports(overrides)
+        submit = None if self.output_schema is None else submit_output_tool(self.output_schema)
+        own = [entry for entry in self.toolset.by_name.values() if submit is None or entry.name != submit.name]
+        return Agent(
+            self.definition,
+            session_id=overrides.get("session_id") or str(uuid.uuid4()),
+            model_client=overrides.get("model_client") or self.model_client,
+            toolset=Toolset(own, last=submit),
+            workspace=self.workspace,
+            tracer=overrides.get("tracer") or self.tracer,
+            history_store=overrides.get("history_store"),
+            journal=overrides.get("journal"),
+        )
+
+    # --- for the run ---------------------------------------------------------------------------------------------
+
+    async def enter(self, run: Run) -> None:
+        """Make ``run`` the one that is running; an abandoned one is waited for.
+
+        Raises:
+            ConcurrentQueryError: another one is running.
+        """
+        if self._active is not run:
+            await self._wait_for_abandoned()
+            if self._active is not None and self._active is not run:
+                raise ConcurrentQueryError(
+                    f"{self._busy()} An Agent holds one conversation: create a separate Agent per concurrent"
+                    " conversation."
+                )
+        self._active = run
+        run.started = True
+
+    def leave(self, run: Run) -> None:
+        """Let the next query in."""
+        if self._active is run:
+            self._active = None
+        run.closed.set()
+
+    def system_prompt_for(self, tools: Toolset, permissions: Any) -> str | None:
+        """Return the system prompt of a query; None if there is nothing to say."""
+        known = self._prompts
+        if known is None or known[0] is not tools or known[1] != len(tools.names):
+            known = self._prompts = (tools, len(tools.names), self._base_prompt(tools))
+        if permissions is None:
+            return known[2]
+        return _joined(known[2], grants_section(active_grants(permissions)))
+
+    def _base_prompt(self, tools: Toolset) -> str | None:
+        return _joined(
+            self.definition.system_prompt,
+            None if self.workspace is None else self.workspace.prompt_section(),
+            concurrency_section(tools, self.definition.concurrency),
+        )
+
+    def _settings(self, options: dict[str, Any]) -> Any:
+        return read_query_options(self.definition, self.tracer, options)
+
+    def _stream(self, run: Run) -> AsyncGenerator[SDKMessage, None]:
+        events = run.events()
+        run.owner = weakref.ref(events)
+        return events
+
+    async def _wait_for_abandoned(self) -> None:
+        while (active := self._active) is not None and active.abandoned():
+            if not active.started or active.in_other_loop():
+                self._active = None
+                return
+            await active.closed.wait()
+
+    def _busy(self) -> str:
+        return f"Agent {self.name or self.session_id} is already running a query."
+
+
+class _Rewriting:
+    """Holds the agent while its history is replaced."""
+
+    started = True
+
+    def abandoned(self) -> bool:
+        return False
+
+    def interrupt(self) -> bool:
+        return False
+
+
+def build_agent(options: dict[str, Any], *, make_client: Any, bare: bool = False, spawned: bool = False) -> Agent:
+    """Make an agent; ``make_client(options)`` gives the model client if the options hold none.
+
+    Everything is checked before anything is created.
+
+    Raises:
+        OptionError: an option is unknown, missing or has a value that cannot be used.
+    """
+    definition = read_agent_options(options)
+    check_ports(options)
+    session_id = str(uuid.uuid4())
+    workspace = None
+    if not bare:
+        workspace = resolve_workspace(
+            options.get("workspace"), name=definition.name, session_id=session_id, spawned=spawned
+        )
+    schema = definition.output_schema
+    toolset = Toolset(
+        [*_builtin_tools(workspace), *_host_tools(options.get("tools"))],
+        last=None if schema is None else submit_output_tool(schema),
+    )
+    if workspace is not None:
+        workspace.create()
+    client = options.get("model_client")
+    return Agent(
+        definition,
+        session_id=session_id,
+        model_client=make_client(options) if client is None else client,
+        toolset=toolset,
+        workspace=workspace,
+        tracer=options.get("tracer"),
+        history_store=options.get("history_store"),
+        journal=options.get("journal"),
+    )
+
+
+def _builtin_tools(workspace: Workspace | None) -> list[ToolDefinition]:
+    return [] if workspace is None else workspace_tools(workspace)
+
+
+def _host_tools(tools: Any) -> list[Any]:
+    if tools is None:
+        return []
+    if isinstance(tools, (str, dict, ToolDefinition)) or not isinstance(tools, Iterable):
+        raise OptionError(f"AgentOptions.tools must be a list of tools, not {tools!r}")
+    return list(tools)
+
+
+def _content(prompt: Any) -> Any:
+    try:
+        return read_prompt(prompt)
+    except MalformedMessageError as error:
+        raise OptionError(f"query: {error}", cause=error) from error
+
+
+def _joined(*sections: str | None) -> str | None:
+    return "\n\n".join(text for section in sections if section and (text := section.strip())) or None
+
+
+async def _collect(run: Run) -> SDKResultMessage:
+    result = None
+    async for event in run.events():
+        if type(event) is SDKResultMessage:
+            result = event
+    if result is None:
+        raise LatticeError("Agent query completed without a result message")
+    return result

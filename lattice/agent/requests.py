@@ -1,0 +1,135 @@
+"""Builds a model request, lets the hook shape it, traces it, and sends it."""
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from lattice.agent.hooks import ModelRequestHookContext, shape_request
+from lattice.agent.model_call import ModelCall
+from lattice.agent.runtime import optional_method
+from lattice.messages import Message, SharedMessages
+from lattice.model import ModelRequest
+from lattice.workspace.grants import active_grants
+
+if TYPE_CHECKING:
+    from lattice.agent.run import Run
+
+__all__ = ["ask_model", "send", "settled"]
+
+
+async def settled(returned: Any) -> Any:
+    """Return what a ``def`` or ``async def`` callback came to."""
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+async def ask_model(run: "Run") -> ModelCall:
+    """Count a turn and send its request; the call is under way when this returns.
+
+    Raises:
+        Exception: what a hook, a strict tracer, the journal or the runtime raised.
+    """
+    gate = optional_method(run.settings.runtime, "before_model_call")
+    if gate is not None:
+        await settled(gate())
+    if run.agent.journal_dirty:
+        await run.clear_journal()
+    run.num_turns += 1
+    settings, definition = run.settings, run.agent.definition
+    messages: list[Message] = run.conversation.messages
+    if run.skills is not None:
+        messages = [run.skills, *messages]
+    call = ModelCall()
+    request = ModelRequest(
+        model=definition.model,
+        messages=messages,
+        max_tokens=definition.max_tokens,
+        system_prompt=run.system_prompt,
+        tools=SharedMessages(run.tools.models),
+        stream=settings.stream,
+        output_format=settings.output_format,
+        thinking_config=settings.thinking_config and dict(settings.thinking_config),
+        reasoning_effort=settings.reasoning_effort,
+        timeout_ms=settings.request_timeout_ms,
+        on_stream_event=call.take_event if settings.stream else _ignore,
+        signal=call.signal,
+    )
+    await send(run, call, request)
+    return call
+
+
+async def send(run: "Run", call: ModelCall, request: ModelRequest, *, purpose: str = "turn") -> None:
+    """Let the hook shape a request, trace it and send it; ``request.messages`` may be the live ones until here.
+
+    Raises:
+        Exception: what the hook or a strict tracer raised.
+    """
+    hook = run.agent.definition.hooks.on_model_request
+    if hook is not None:
+        await _shape(run, hook, request, purpose)
+    if run.trace is not None:
+        request.on_retry = _retry_tracer(run)
+        await run.trace.emit("model_request", _request_data(run, request, purpose))
+    request.messages = SharedMessages(request.messages)
+    run.call = call
+    if run.settings.signal is not None and run.settings.signal.aborted:
+        call.cut("abort")
+    elif run.interrupted:
+        call.cut("interrupt")
+    else:
+        call.start(run.agent.model_client, request)
+
+
+async def _shape(run: "Run", hook: Any, request: ModelRequest, purpose: str) -> None:
+    context = ModelRequestHookContext(
+        messages=SharedMessages(request.messages),
+        system_prompt=request.system_prompt,
+        turn=run.num_turns,
+        context=run.settings.context,
+        source=run.environment.source,
+        signal=run.settings.signal,
+        purpose=purpose,
+    )
+    messages, system_prompt = await shape_request(hook, context)
+    if messages is not None:
+        request.messages = messages
+    if system_prompt is not None:
+        request.system_prompt = system_prompt or None
+
+
+def _retry_tracer(run: "Run") -> Any:
+    async def on_retry(retry: dict[str, Any]) -> None:
+        if run.trace is not None:
+            await run.trace.emit("retry", dict(retry))
+
+    return on_retry
+
+
+def _request_data(run: "Run", request: ModelRequest, purpose: str) -> dict[str, Any]:
+    data: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens}
+    if request.system_prompt:
+        data["systemPrompt"] = request.system_prompt
+    data["messages"] = SharedMessages(request.messages)
+    data["tools"] = [entry["name"] for entry in list.__iter__(request.tools)]
+    data["permissions"] = {"workspaceGrants": _grants(run.settings.permissions)}
+    data["stream"] = request.stream
+    optional = {
+        "outputFormat": request.output_format,
+        "thinkingConfig": request.thinking_config,
+        "reasoningEffort": request.reasoning_effort,
+        "timeoutMs": request.timeout_ms,
+    }
+    data.update({name: value for name, value in optional.items() if value is not None})
+    if purpose != "turn":
+        data["purpose"] = purpose
+    return data
+
+
+def _grants(permissions: Any) -> list[dict[str, Any]]:
+    shown = ("root", "access", "reason", "workItemId")
+    return [
+        {name: value for name, value in grant.to_dict().items() if name in shown}
+        for grant in active_grants(permissions)
+    ]
+
+
+def _ignore(_event: dict[str, Any]) -> None:
+    return
