@@ -1,13 +1,11 @@
 """The job function that queued jobs remember by its dotted name; it never moves."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
 from lattice.errors import LatticeError
 
-__all__ = ["Engine", "RunCancelledError", "RunFailedError", "RunHeldError", "RunParkedError", "drive_run", "serving"]
+__all__ = ["Engine", "RunCancelledError", "RunFailedError", "RunHeldError", "RunParkedError", "context_of", "drive_run"]
 
 
 class Engine(Protocol):
@@ -55,14 +53,11 @@ class RunCancelledError(LatticeError):
 _engine: ContextVar[Engine | None] = ContextVar("lattice_engine", default=None)
 
 
-@contextmanager
-def serving(engine: Engine) -> Iterator[None]:
-    """Let jobs that start inside this block be driven by ``engine``."""
-    token = _engine.set(engine)
-    try:
-        yield
-    finally:
-        _engine.reset(token)
+def context_of(engine: Engine) -> Context:
+    """Return a copy of the current context in which jobs are driven by ``engine``."""
+    context = copy_context()
+    context.run(_engine.set, engine)
+    return context
 
 
 async def drive_run(run_id: str) -> dict[str, Any]:

@@ -82,10 +82,10 @@ class Upkeep:
         """Put back jobs that died between queue and begin, and adopt jobs whose worker is silent."""
         await self._return_stuck()
         for execution in await self.books.silent(self.patience):
-            if execution.job_id in self.worker.running:
-                continue
-            _log.info("job %s has no live worker; looking at its run", execution.job_id)
-            if not await self.worker.adopt(execution.job_id):
+            word = await self.worker.adopt(execution.job_id)
+            if word == "adopted":
+                _log.info("job %s has no live worker; this one goes on with it", execution.job_id)
+            elif word == "unknown":
                 await self.books.forget(execution)
 
     async def _return_stuck(self) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
@@ -50,10 +51,12 @@ class AsyncWorker(BaseWorker):
     death_penalty_class = TimerDeathPenalty
     log_result_lifespan = False
 
-    def __init__(self, queue: Queue, redis: Redis, *, name: str, concurrency: int, keep: int) -> None:
+    def __init__(
+        self, queue: Queue, redis: Redis, *, name: str, concurrency: int, keep: int, context: Context | None = None
+    ) -> None:
         """Take a queue with a blocking connection, an asyncio client, and for how many seconds results are kept.
 
-        Talks to Redis; call it in a thread.
+        Jobs run in ``context``, by default the current one. Talks to Redis; call it in a thread.
         """
         super().__init__(
             [queue],
@@ -67,6 +70,7 @@ class AsyncWorker(BaseWorker):
         self.queue = queue
         self.concurrency = concurrency
         self.keep = keep
+        self._context = copy_context() if context is None else context
         self.books = Books(self, queue, redis)
         self.running: dict[str, Running] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -206,21 +210,22 @@ class AsyncWorker(BaseWorker):
 
         self._tasks[job.id] = asyncio.get_running_loop().create_task(begin())
 
-    async def adopt(self, job_id: str) -> bool:
-        """Run a job that a dead worker left behind; False if it runs here already or RQ does not know it."""
+    async def adopt(self, job_id: str) -> str:
+        """Run a job that a dead worker left behind: adopted, running (here already), or unknown (RQ forgot it)."""
         if job_id in self.running:
-            return False
+            return "running"
         job = await self.books.adopt(job_id)
         if job is None:
-            return False
+            return "unknown"
         for running in await self.books.begin([job]):
             self._launch(running)
-        return True
+        return "adopted"
 
     def _launch(self, running: Running) -> None:
         job = running.job
         self.running[job.id] = running
-        self._tasks[job.id] = asyncio.get_running_loop().create_task(self._perform(running))
+        task = asyncio.get_running_loop().create_task(self._perform(running), context=self._context.copy())
+        self._tasks[job.id] = task
 
     async def _call(self, job: Job) -> Any:
         function = job.func

@@ -5,8 +5,7 @@ import time
 import pytest
 import redis as blocking
 
-from lattice.rq.jobs import serving
-from tests.rq.house import Engine, House
+from tests.rq.house import House
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +48,5 @@ async def house(redis_url):
 
 
 @pytest.fixture
-def engine():
-    engine = Engine()
-    with serving(engine):
-        yield engine
+def engine(house):
+    return house.engine

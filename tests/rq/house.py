@@ -6,6 +6,7 @@ import redis as blocking
 from redis.asyncio import Redis
 from rq.job import Job
 
+from lattice.rq.jobs import context_of
 from lattice.rq.queue import make_job, queue_of
 from lattice.rq.worker import AsyncWorker
 
@@ -29,7 +30,7 @@ class House:
         self.blocking = blocking.Redis.from_url(url)
         self.redis = Redis.from_url(url, socket_timeout=20)
         self.queue = queue_of("trio", self.blocking)
-        self.tasks = []
+        self.engine = Engine()
         self.workers = []
 
     def enqueue(self, run_id, **options):
@@ -39,10 +40,16 @@ class House:
     def job(self, run_id):
         return Job.fetch(run_id, connection=self.blocking, serializer=self.queue.serializer)
 
-    async def worker(self, *, concurrency=10, burst=False, name=None):
+    async def worker(self, *, concurrency=10, burst=False, name=None, engine=True):
         name = name or f"worker-{len(self.workers)}"
         worker = await asyncio.to_thread(
-            AsyncWorker, self.queue, self.redis, name=name, concurrency=concurrency, keep=600
+            AsyncWorker,
+            self.queue,
+            self.redis,
+            name=name,
+            concurrency=concurrency,
+            keep=600,
+            context=context_of(self.engine) if engine else None,
         )
         await worker.open()
         worker.taking = asyncio.create_task(worker.take_jobs(burst=burst))

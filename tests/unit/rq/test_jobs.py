@@ -1,7 +1,9 @@
+import asyncio
+
 import pytest
 
 from lattice.errors import LatticeError
-from lattice.rq.jobs import RunCancelledError, RunFailedError, drive_run, serving
+from lattice.rq.jobs import RunCancelledError, RunFailedError, context_of, drive_run
 from lattice.rq.queue import JOB_FUNCTION
 
 
@@ -14,21 +16,24 @@ class Engine:
         return self.outcome
 
 
+async def drive(engine):
+    return await asyncio.create_task(drive_run("r"), context=context_of(engine))
+
+
 async def test_the_outcome_of_a_run_that_succeeded_is_returned():
-    with serving(Engine("succeeded")):
-        assert (await drive_run("r"))["result"] == "done"
+    assert (await drive(Engine("succeeded")))["result"] == "done"
 
 
 async def test_a_failed_run_raises_its_error():
     error = {"name": "APIError", "code": "overloaded", "message": "too busy"}
-    with serving(Engine("failed", error)), pytest.raises(RunFailedError, match="overloaded: too busy") as caught:
-        await drive_run("r")
+    with pytest.raises(RunFailedError, match="overloaded: too busy") as caught:
+        await drive(Engine("failed", error))
     assert caught.value.outcome["error"] == error
 
 
 async def test_a_cancelled_run_raises_that_it_was():
-    with serving(Engine("cancelled")), pytest.raises(RunCancelledError, match="cancelled"):
-        await drive_run("r")
+    with pytest.raises(RunCancelledError, match="cancelled"):
+        await drive(Engine("cancelled"))
 
 
 async def test_without_a_coordinator_the_error_says_what_to_start():

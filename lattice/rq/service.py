@@ -1,0 +1,125 @@
+"""A coordinator's working parts put together: the RQ worker, its upkeep, and the takeover of runs of the dead."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import redis as blocking_redis
+from redis.asyncio import Redis
+
+from lattice.rq.backoff import Backoff
+from lattice.rq.jobs import Engine, RunHeldError, RunParkedError, context_of
+from lattice.rq.queue import queue_of
+from lattice.rq.upkeep import Upkeep
+from lattice.rq.worker import REDIS_DOWN, AsyncWorker
+from lattice.run_store import RunStore
+
+__all__ = ["RunService", "ServiceOptions", "run_service"]
+
+_log = logging.getLogger("lattice.rq")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    """Who serves, how many runs at once, for how long a dead one keeps its runs, how many seconds results are kept."""
+
+    process_id: str
+    concurrency: int
+    lease_ms: int
+    keep: int
+
+
+class RunService:
+    """Drives the runs of a team's RQ queue with an engine until it is told to stop."""
+
+    def __init__(
+        self, worker: AsyncWorker, upkeep: Upkeep, store: RunStore, engine: Engine, options: ServiceOptions
+    ) -> None:
+        """Take the parts; ``run_service`` makes them."""
+        self.worker = worker
+        self.upkeep = upkeep
+        self._store = store
+        self._engine = engine
+        self._options = options
+        self._orphans: dict[str, asyncio.Task[None]] = {}
+
+    async def serve(self, *, burst: bool = False) -> None:
+        """Take and drive runs; returns when ``stop_taking`` was called, or with ``burst`` when nothing is left."""
+        taking_over = asyncio.get_running_loop().create_task(self._take_over_for_ever())
+        try:
+            await self.worker.take_jobs(burst=burst)
+        finally:
+            taking_over.cancel()
+            await asyncio.gather(taking_over, return_exceptions=True)
+
+    async def stop_taking(self) -> None:
+        """Take no further run; those that are under way go on."""
+        await self.worker.stop_taking()
+
+    async def drained(self) -> None:
+        """Return when no run is under way here."""
+        await self.worker.drained()
+        await asyncio.gather(*self._orphans.values(), return_exceptions=True)
+
+    async def _take_over_for_ever(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await self.take_over()
+                await self._store.forget_runs()
+                backoff.reset()
+                await asyncio.sleep(self.upkeep.beat)
+            except REDIS_DOWN as error:
+                await backoff.pause("looking for runs of dead coordinators", error)
+
+    async def take_over(self) -> None:
+        """Free expired work items, and go on with runs whose coordinator died."""
+        expired = await self._store.reclaim_expired(self._options.process_id, self._options.lease_ms)
+        for run_id in [lease.id for lease in expired if lease.kind == "run"]:
+            word = await self.worker.adopt(run_id)
+            _log.info("run %s lost its coordinator (%s)", run_id, word)
+            if word == "unknown" and run_id not in self._orphans:
+                task = asyncio.get_running_loop().create_task(self._drive_orphan(run_id))
+                self._orphans[run_id] = task
+
+    async def _drive_orphan(self, run_id: str) -> None:
+        """A run whose RQ job somebody deleted still reaches its end."""
+        try:
+            with suppress(RunHeldError, RunParkedError):
+                await self._engine.drive(run_id)
+        finally:
+            self._orphans.pop(run_id, None)
+
+
+@asynccontextmanager
+async def run_service(
+    redis: Redis, blocking: "blocking_redis.Redis", team: str, store: RunStore, engine: Engine, options: ServiceOptions
+) -> AsyncIterator[RunService]:
+    """Appear as a worker of the team's queue, and disappear at the end.
+
+    ``redis`` and ``blocking`` return bytes; the latter is for RQ's own blocking calls, which run in threads.
+    """
+    queue = queue_of(team, blocking)
+    worker = await asyncio.to_thread(
+        AsyncWorker,
+        queue,
+        redis,
+        name=options.process_id,
+        concurrency=options.concurrency,
+        keep=options.keep,
+        context=context_of(engine),
+    )
+
+    async def stop_run(run_id: str) -> None:
+        await store.cancel_run(run_id, "stopped through RQ")
+
+    upkeep = Upkeep(worker, lease=options.lease_ms / 1000, stop_run=stop_run)
+    await worker.open()
+    upkeep.start()
+    try:
+        yield RunService(worker, upkeep, store, engine, options)
+    finally:
+        await upkeep.stop()
+        await worker.close()

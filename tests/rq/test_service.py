@@ -1,0 +1,63 @@
+import asyncio
+import contextlib
+
+import pytest
+from rq.job import JobStatus
+from rq.worker import BaseWorker
+
+from lattice.memory.run_store import MemoryRunStore
+from lattice.rq.service import ServiceOptions, run_service
+from lattice.runs import RunRecord
+from tests.rq.house import until
+
+pytestmark = pytest.mark.redis
+
+
+@contextlib.asynccontextmanager
+async def serving(house, store, *, name="coordinator-1", lease_ms=200):
+    options = ServiceOptions(process_id=name, concurrency=10, lease_ms=lease_ms, keep=600)
+    async with run_service(house.redis, house.blocking, "trio", store, house.engine, options) as service:
+        task = asyncio.create_task(service.serve())
+        yield service
+        await service.stop_taking()
+        for running in list(service.worker._tasks.values()):
+            running.cancel()
+        await task
+
+
+async def test_a_run_whose_coordinator_died_is_driven_on_and_its_job_finishes(house):
+    store = MemoryRunStore(expire_leases=True)
+    await store.start_run(RunRecord(id="run-1", team="trio", task="do it"))
+    house.enqueue("run-1")
+    dead = await house.worker()
+    await until(lambda: "run-1" in dead.running)
+    await dead.stop_taking()
+    assert (await store.take_run("run-1", "dead", 1)).run.id == "run-1"
+    async with serving(house, store):
+        await until(lambda: house.engine.driven == ["run-1", "run-1"])
+        assert house.job("run-1").worker_name == "coordinator-1"
+        house.engine.answers["run-1"].set_result("succeeded")
+        await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED)
+        assert house.queue.finished_job_registry.get_job_ids() == ["run-1"]
+        assert house.queue.failed_job_registry.count == 0
+
+
+async def test_a_run_whose_rq_job_was_deleted_is_driven_all_the_same(house):
+    store = MemoryRunStore(expire_leases=True)
+    await store.start_run(RunRecord(id="run-1", team="trio", task="do it"))
+    await store.take_run("run-1", "dead", 1)
+    house.engine.answers["run-1"] = "succeeded"
+    async with serving(house, store):
+        await until(lambda: house.engine.driven)
+    assert house.engine.driven[0] == "run-1"
+
+
+async def test_a_service_is_listed_while_it_serves(house):
+    store = MemoryRunStore()
+    async with serving(house, store):
+        assert [worker.name for worker in BaseWorker.all(queue=house.queue)] == ["coordinator-1"]
+        house.enqueue("run-1")
+        await until(lambda: "run-1" in house.engine.answers)
+        house.engine.answers["run-1"].set_result("succeeded")
+        await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED)
+    assert BaseWorker.all(queue=house.queue) == []
