@@ -99,6 +99,10 @@ class RunStore(Protocol):
         """End a run with its result, write the step, close the event stream, start the retention. finished | stale."""
         ...
 
+    async def reopen_run(self, run_id: str) -> str:
+        """Queue a failed run again (a retry): it goes on from its last recorded step. reopened | missing | refused."""
+        ...
+
     async def cancel_run(self, run_id: str, reason: str) -> str:
         """Cancel a run: its queued messages end at once, the holders of its leases are told and fenced off.
 
@@ -156,7 +160,10 @@ class RunStore(Protocol):
         ...
 
     async def hand_back(self, lease: Lease, step: Step | None = None) -> str:
-        """Give a message back unfinished: pending again, at the head. returned | stale."""
+        """Give a message back unfinished: pending again, at the head. returned | stale.
+
+        A run's lease is let go: the run stays as it is, and whoever asks next may take it (a coordinator that leaves).
+        """
         ...
 
     async def update_status(self, message_id: str, status: str) -> bool:
