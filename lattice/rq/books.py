@@ -4,6 +4,7 @@ RQ's own objects write into an asyncio pipeline: their methods only queue comman
 serves many jobs and no thread is needed.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,6 +28,10 @@ EXECUTION_TTL = 86_400
 """Seconds that an execution outlives its last heartbeat. The lease of the run says far sooner that its coordinator is
 dead and moves it to another; until then RQ must not call the job abandoned."""
 
+_SOCKET_TIMEOUT = 20
+"""Seconds after which a server that says nothing counts as away; longer than any blocking wait."""
+
+_log = logging.getLogger("lattice.rq")
 _ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED})
 
 
@@ -105,7 +110,7 @@ class Books:
     async def fetch(self, ids: Sequence[str]) -> tuple[list[Job], int]:
         """Return the jobs that are to be run, and the length of the queue.
 
-        Ids without a job, and second copies of jobs that have ended, are dropped.
+        Ids without a (readable) job, and second copies of jobs that have ended, are dropped.
         """
         async with self._pipeline(transaction=False) as pipe:
             for job_id in ids:
@@ -113,14 +118,19 @@ class Books:
             pipe.llen(self.queue.key)
             *records, waiting = await pipe.execute()
         jobs = [self._restore(job_id, raw) for job_id, raw in zip(ids, records, strict=True) if raw]
-        wanted = [job for job in jobs if job.get_status(refresh=False) not in _ENDED]
+        wanted = [job for job in jobs if job is not None and job.get_status(refresh=False) not in _ENDED]
         for job_id in set(ids).difference(job.id for job in wanted):
             await self._client.lrem(self.queue.intermediate_queue_key, 1, job_id)
         return wanted, waiting
 
-    def _restore(self, job_id: str, raw: Mapping[bytes, bytes]) -> Job:
+    def _restore(self, job_id: str, raw: Mapping[bytes, bytes]) -> Job | None:
         job = Job(job_id, connection=self.queue.connection, serializer=self.queue.serializer)
-        job.restore(raw)
+        try:
+            job.restore(raw)
+        except Exception:  # noqa: BLE001 - whatever is wrong with it, it is one job of many
+            # One record that nobody can read must not stop the queue.
+            _log.exception("job %s has a record that RQ cannot read; it is dropped from the queue", job_id)
+            return None
         return job
 
     async def begin(self, jobs: Iterable[Job]) -> list[Running]:
@@ -280,5 +290,5 @@ def _text(value: bytes | str) -> str:
 
 def _named_like(redis: Redis, name: str) -> Redis:
     pool = redis.connection_pool
-    kwargs = {**pool.connection_kwargs, "client_name": name}
+    kwargs = {**pool.connection_kwargs, "client_name": name, "socket_timeout": _SOCKET_TIMEOUT}
     return Redis.from_pool(ConnectionPool(connection_class=pool.connection_class, **kwargs))

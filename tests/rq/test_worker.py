@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from rq import Retry
+from rq import Queue, Retry
 from rq.job import JobStatus
 from rq.webhook import Webhook
 
@@ -223,3 +223,32 @@ async def test_work_goes_on_after_connections_were_killed(house, engine):
     engine.answers["run-1"] = "succeeded"
     house.enqueue("run-1")
     await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED)
+
+
+async def test_a_job_that_nobody_can_read_does_not_stop_the_queue(house, engine):
+    engine.answers["run-2"] = "succeeded"
+    house.enqueue("run-1")
+    house.blocking.hset("rq:job:run-1", "created_at", "no time at all")
+    house.enqueue("run-2")
+    await house.worker()
+    await until(lambda: house.job("run-2").get_status() == JobStatus.FINISHED)
+    assert house.blocking.lrange(house.queue.intermediate_queue_key, 0, -1) == []
+
+
+async def test_a_pickled_job_fails_instead_of_being_unpickled(house, engine):
+    Queue("lattice-trio", connection=house.blocking).enqueue_call("os.getpid", job_id="pickled")
+    await house.worker()
+    await until(lambda: house.queue.failed_job_registry.get_job_ids() == ["pickled"])
+
+
+async def test_many_jobs_that_end_at_once_cost_few_round_trips(house, engine):
+    for n in range(200):
+        engine.answers[f"run-{n}"] = "succeeded"
+        house.enqueue(f"run-{n}")
+    house.blocking.config_resetstat()
+    worker = await house.worker(concurrency=100, burst=True)
+    await asyncio.wait_for(worker.taking, 20)
+    commands = house.blocking.info("commandstats")
+    assert house.queue.finished_job_registry.count == 200
+    assert sum(command["calls"] for command in commands.values()) < 200 * 26
+    assert commands["cmdstat_exec"]["calls"] < 40
