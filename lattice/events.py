@@ -158,7 +158,7 @@ class SDKResultMessage(_Event):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the wire form; a structured result of null is kept."""
-        wire = super(SDKResultMessage, self).to_dict()  # noqa: UP008 - slots make another class of this one
+        wire = _Event.to_dict(self)
         if self.has_structured_result and self.structured_result is None:
             wire["structuredResult"] = None
         return wire

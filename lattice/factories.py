@@ -16,10 +16,10 @@ __all__ = ["create_agent", "create_bare_agent", "define_agent", "query"]
 class BuiltInClient:
     """The Anthropic client, loaded and made when the first request is sent: loading it takes more than a second."""
 
-    __slots__ = ("_client", "_options")
+    __slots__ = ("_api_key", "_base_url", "_client")
 
     def __init__(self, api_key: str | None, base_url: str | None) -> None:
-        self._options = {"api_key": api_key, "base_url": base_url}
+        self._api_key, self._base_url = api_key, base_url
         self._client: ModelClient | None = None
 
     async def create_message(self, request: ModelRequest) -> dict[str, Any]:
@@ -27,7 +27,7 @@ class BuiltInClient:
         if self._client is None:
             from lattice.integrations.anthropic.client import AnthropicClient  # noqa: PLC0415 - see the class
 
-            self._client = AnthropicClient(**self._options)
+            self._client = AnthropicClient(api_key=self._api_key, base_url=self._base_url)
         return await self._client.create_message(request)
 
 

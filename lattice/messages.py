@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 ContentBlock: TypeAlias = dict[str, Any]
-"""One block of type text, image, document, tool_use, tool_result, thinking or redacted_thinking, or a provider's own."""
+"""One block of type text, image, document, tool_use, tool_result, thinking, redacted_thinking, or a provider's own."""
 
 Message: TypeAlias = dict[str, Any]
 """One message of a conversation, a user's or an assistant's."""
 
 StopReason: TypeAlias = str
-"""end_turn, max_tokens, stop_sequence, tool_use, pause_turn, refusal, model_context_window_exceeded, or a new one."""
+"""end_turn, max_tokens, stop_sequence, tool_use, pause_turn, refusal, model_context_window_exceeded, or another."""
 
 ReasoningEffort: TypeAlias = Literal["low", "high", "max"]
 

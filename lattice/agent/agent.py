@@ -3,27 +3,21 @@
 import uuid
 import weakref
 from collections.abc import AsyncGenerator, Coroutine, Iterable
-from pathlib import Path
 from typing import Any, Protocol
 
-from lattice.agent.conversation import Conversation, read_history
-from lattice.agent.options import AgentDefinition, check_ports, read_agent_options, read_query_options
+from lattice.agent.conversation import read_history
+from lattice.agent.options import check_ports, read_agent_options, read_query_options
 from lattice.agent.run import Run
-from lattice.agent.toolset import Toolset, concurrency_section, submit_output_tool
+from lattice.agent.session import Rewriting, Session
+from lattice.agent.toolset import Toolset, submit_output_tool
 from lattice.errors import ConcurrentQueryError, LatticeError, OptionError
 from lattice.events import AgentLikeEvent, SDKMessage, SDKResultMessage
-from lattice.journal import MemoryJournal
 from lattice.messages import MalformedMessageError, read_prompt
-from lattice.model import ModelClient
 from lattice.tools.builtin import workspace_tools
 from lattice.tools.tool import ToolDefinition
-from lattice.workspace.grants import active_grants, grants_section
 from lattice.workspace.workspace import Workspace, resolve_workspace
 
 __all__ = ["Agent", "AgentLike", "build_agent"]
-
-OVERFLOW_FOLDER = ".tool-output"
-"""Where, inside the workspace, the whole of a tool result is kept that was too long for the conversation."""
 
 
 class AgentLike(Protocol):
@@ -42,75 +36,13 @@ class AgentLike(Protocol):
         ...
 
 
-class Agent:
+class Agent(Session):
     """One conversation; made by ``create_agent()``, ``create_bare_agent()`` or ``AgentSpec.spawn()``.
 
     A second query while one runs is refused: make an agent per conversation. ``session_id`` stays the same for life.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_active",
-        "_prompts",
-        "conversation",
-        "definition",
-        "journal",
-        "journal_dirty",
-        "model_client",
-        "session_id",
-        "toolset",
-        "tracer",
-        "workspace",
-    )
-
-    def __init__(
-        self,
-        definition: AgentDefinition,
-        *,
-        session_id: str,
-        model_client: ModelClient,
-        toolset: Toolset,
-        workspace: Workspace | None = None,
-        tracer: Any = None,
-        history_store: Any = None,
-        journal: Any = None,
-    ) -> None:
-        self.definition = definition
-        self.session_id = session_id
-        self.model_client = model_client
-        self.toolset = toolset
-        self.workspace = workspace
-        self.tracer = tracer
-        self.conversation = Conversation(history_store)
-        self.journal = MemoryJournal() if journal is None else journal
-        self.journal_dirty = journal is not None
-        self._active: Run | _Rewriting | None = None
-        self._prompts: tuple[Toolset, int, str | None] | None = None
-
-    @property
-    def name(self) -> str | None:
-        """The name from the options."""
-        return self.definition.name
-
-    @property
-    def model(self) -> str:
-        """The model that is asked."""
-        return self.definition.model
-
-    @property
-    def options(self) -> Any:
-        """The options that the agent was made with, read-only."""
-        return self.definition.options
-
-    @property
-    def output_schema(self) -> Any:
-        """The very object given as ``output_schema``; None if there is none."""
-        return self.definition.output_schema
-
-    @property
-    def overflow_dir(self) -> Path | None:
-        """Where tool results that are too long for the conversation are kept whole; None without a workspace."""
-        return None if self.workspace is None else self.workspace.cwd / OVERFLOW_FOLDER
+    __slots__ = ()
 
     def query(self, prompt: str | list[dict[str, Any]], **options: Any) -> AsyncGenerator[SDKMessage, None]:
         """Ask something and yield what happens; the last event is the result.
@@ -136,8 +68,8 @@ class Agent:
         run = Run(self, self._settings(options), _content(prompt))
         work = _collect(run)
         run.owner = weakref.ref(work)
-        if self._active is None or (self._active.abandoned() and not self._active.started):
-            self._active = run
+        if self.active is None or (self.active.abandoned() and not self.active.started):
+            self.active = run
         return work
 
     def resume(self, **options: Any) -> AsyncGenerator[SDKMessage, None]:
@@ -157,7 +89,7 @@ class Agent:
 
         False, and no effect, if no query runs or the running one has come to its end already.
         """
-        active = self._active
+        active = self.active
         if active is None or active.abandoned():
             return False
         return active.interrupt()
@@ -175,18 +107,18 @@ class Agent:
             StoreError: one of ``messages`` is no message.
         """
         replacement = read_history(messages)
-        await self._wait_for_abandoned()
-        if self._active is not None:
+        await self.wait_for_abandoned()
+        if self.active is not None:
             raise ConcurrentQueryError(
-                f"{self._busy()} replace_history() is idle-only: wait for the running query to finish, or interrupt()"
+                f"{self.busy()} replace_history() is idle-only: wait for the running query to finish, or interrupt()"
                 " it first."
             )
-        self._active = hold = _Rewriting()
+        self.active = hold = Rewriting()
         try:
             await self.conversation.replace(replacement)
         finally:
-            if self._active is hold:
-                self._active = None
+            if self.active is hold:
+                self.active = None
 
     def drop_unanswered_prompt(self) -> bool:
         """Take a prompt that got no answer (failed, aborted, interrupted) back out of the conversation.
@@ -196,8 +128,8 @@ class Agent:
         Raises:
             ConcurrentQueryError: a query is running.
         """
-        if self._active is not None and not self._active.abandoned():
-            raise ConcurrentQueryError(f"{self._busy()} Wait for it to finish, or interrupt() it first.")
+        if self.active is not None and not self.active.abandoned():
+            raise ConcurrentQueryError(f"{self.busy()} Wait for it to finish, or interrupt() it first.")
         return self.conversation.drop_unanswered_prompt()
 
     def add_tools(self, tools: Iterable[ToolDefinition]) -> None:
@@ -208,8 +140,8 @@ class Agent:
         """
         new = list(tools)
         self.toolset.add(new)
-        if isinstance(self._active, Run) and self._active.tools is not self.toolset:
-            self._active.tools.add(new)
+        if isinstance(self.active, Run) and self.active.tools is not self.toolset:
+            self.active.tools.add(new)
 
     def fork(self, **overrides: Any) -> "Agent":
         """Return a new session of the same agent: its own id and history, the same client, tools and workspace.
@@ -238,46 +170,6 @@ class Agent:
             journal=overrides.get("journal"),
         )
 
-    # --- for the run ---------------------------------------------------------------------------------------------
-
-    async def enter(self, run: Run) -> None:
-        """Make ``run`` the one that is running; an abandoned one is waited for.
-
-        Raises:
-            ConcurrentQueryError: another one is running.
-        """
-        if self._active is not run:
-            await self._wait_for_abandoned()
-            if self._active is not None and self._active is not run:
-                raise ConcurrentQueryError(
-                    f"{self._busy()} An Agent holds one conversation: create a separate Agent per concurrent"
-                    " conversation."
-                )
-        self._active = run
-        run.started = True
-
-    def leave(self, run: Run) -> None:
-        """Let the next query in."""
-        if self._active is run:
-            self._active = None
-        run.closed.set()
-
-    def system_prompt_for(self, tools: Toolset, permissions: Any) -> str | None:
-        """Return the system prompt of a query; None if there is nothing to say."""
-        known = self._prompts
-        if known is None or known[0] is not tools or known[1] != len(tools.names):
-            known = self._prompts = (tools, len(tools.names), self._base_prompt(tools))
-        if permissions is None:
-            return known[2]
-        return _joined(known[2], grants_section(active_grants(permissions)))
-
-    def _base_prompt(self, tools: Toolset) -> str | None:
-        return _joined(
-            self.definition.system_prompt,
-            None if self.workspace is None else self.workspace.prompt_section(),
-            concurrency_section(tools, self.definition.concurrency),
-        )
-
     def _settings(self, options: dict[str, Any]) -> Any:
         return read_query_options(self.definition, self.tracer, options)
 
@@ -285,28 +177,6 @@ class Agent:
         events = run.events()
         run.owner = weakref.ref(events)
         return events
-
-    async def _wait_for_abandoned(self) -> None:
-        while (active := self._active) is not None and active.abandoned():
-            if not active.started or active.in_other_loop():
-                self._active = None
-                return
-            await active.closed.wait()
-
-    def _busy(self) -> str:
-        return f"Agent {self.name or self.session_id} is already running a query."
-
-
-class _Rewriting:
-    """Holds the agent while its history is replaced."""
-
-    started = True
-
-    def abandoned(self) -> bool:
-        return False
-
-    def interrupt(self) -> bool:
-        return False
 
 
 def build_agent(options: dict[str, Any], *, make_client: Any, bare: bool = False, spawned: bool = False) -> Agent:
@@ -362,10 +232,6 @@ def _content(prompt: Any) -> Any:
         return read_prompt(prompt)
     except MalformedMessageError as error:
         raise OptionError(f"query: {error}", cause=error) from error
-
-
-def _joined(*sections: str | None) -> str | None:
-    return "\n\n".join(text for section in sections if section and (text := section.strip())) or None
 
 
 async def _collect(run: Run) -> SDKResultMessage:

@@ -1,12 +1,14 @@
 """Compaction: the older part of a conversation gives way to a summary that the model writes."""
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lattice.agent.compaction_settings import CompactionSettings
 from lattice.agent.model_call import ModelCall
 from lattice.agent.overflow import OVERFLOW_STOP, is_overflow
 from lattice.agent.requests import send
+from lattice.agent.state import RunState
+from lattice.agent.transcript import capped, plain, without_large_results
 from lattice.events import SDKSystemCompactionMessage
 from lattice.messages import (
     MalformedMessageError,
@@ -16,11 +18,7 @@ from lattice.messages import (
     read_assistant,
     text_of,
 )
-from lattice.agent.transcript import capped, plain, without_large_results
 from lattice.model import ModelRequest
-
-if TYPE_CHECKING:
-    from lattice.agent.run import Run
 
 __all__ = ["compact_if_due", "cut_index", "make_room"]
 
@@ -42,9 +40,9 @@ def cut_index(messages: list[Message], keep: int) -> int:
     return index
 
 
-async def compact_if_due(run: "Run") -> SDKSystemCompactionMessage | None:
+async def compact_if_due(run: RunState) -> SDKSystemCompactionMessage | None:
     """Compact if the last response reported more input than the threshold; a failure changes nothing."""
-    settings = run.agent.definition.compaction
+    settings = run.session.definition.compaction
     conversation = run.conversation
     if settings is None or conversation.context_tokens <= settings.threshold_tokens:
         return None
@@ -58,9 +56,9 @@ async def compact_if_due(run: "Run") -> SDKSystemCompactionMessage | None:
     return await _rewrite(run, summary, conversation.messages[cut:], cut, trigger=trigger, recovered=False)
 
 
-async def make_room(run: "Run") -> SDKSystemCompactionMessage | None:
-    """Compact after an overflow: summarize what is older, shorten huge tool results in the rest; None if neither helps."""
-    settings = run.agent.definition.compaction
+async def make_room(run: RunState) -> SDKSystemCompactionMessage | None:
+    """Compact after an overflow: sum up what is older, shorten huge tool results in the rest; None if nothing helps."""
+    settings = run.session.definition.compaction
     assert settings is not None
     messages = run.conversation.messages
     trigger = run.conversation.context_tokens
@@ -77,7 +75,7 @@ async def make_room(run: "Run") -> SDKSystemCompactionMessage | None:
 
 
 async def _summarize(
-    run: "Run", settings: CompactionSettings, head: list[Message]
+    run: RunState, settings: CompactionSettings, head: list[Message]
 ) -> tuple[str, dict[str, int]] | None:
     """Return the summary and its usage; None if it failed, came back empty or was cut short."""
     for cap in CAPS:
@@ -99,10 +97,10 @@ async def _summarize(
     return None
 
 
-async def _ask_summary(run: "Run", settings: CompactionSettings, messages: list[Message]) -> ModelCall:
+async def _ask_summary(run: RunState, settings: CompactionSettings, messages: list[Message]) -> ModelCall:
     call = ModelCall()
     request = ModelRequest(
-        model=settings.model or run.agent.model,
+        model=settings.model or run.session.model,
         messages=_with_request(messages),
         max_tokens=settings.max_tokens,
         system_prompt=settings.prompt,
@@ -129,20 +127,21 @@ def _with_request(messages: list[Message]) -> list[Message]:
     return [*messages[:-1], {"role": "user", "content": [*blocks, {"type": "text", "text": REQUEST}]}]
 
 
-async def _read_summary(run: "Run", call: ModelCall) -> tuple[str, dict[str, int]] | None:
+async def _read_summary(run: RunState, call: ModelCall) -> tuple[str, dict[str, int]] | None:
     try:
         message = read_assistant(call.reply)
     except MalformedMessageError as error:
         _log.warning("the summary for compaction is no message, the conversation goes on without: %s", error)
         return None
-    usage = dict(message.get("usage") or {})
+    usage: dict[str, int] = {"input_tokens": 0, "output_tokens": 0}
+    add_usage(usage, message.get("usage"))
     text = "" if _ran_out(call) or not _said_something(call.reply) else text_of(message["content"]).strip()
     if run.trace is not None:
         data = {"message": copy_json(message), "purpose": "compaction"}
         await run.trace.emit("assistant_message", data, at=call.settled_at)
     if not text:
         return None
-    return text, {"input_tokens": 0, "output_tokens": 0, **usage}
+    return text, usage
 
 
 def _ran_out(call: ModelCall) -> bool:
@@ -163,7 +162,7 @@ def _said_something(reply: Any) -> bool:
 
 
 async def _rewrite(
-    run: "Run",
+    run: RunState,
     summary: tuple[str, dict[str, int]] | None,
     retained: list[Message],
     compacted: int,
@@ -185,7 +184,7 @@ async def _rewrite(
         if recovered:
             data["recovered_from_overflow"] = True
         await run.trace.emit("compaction", data)
-    return SDKSystemCompactionMessage(run.agent.session_id, compacted, len(retained), trigger, usage)
+    return SDKSystemCompactionMessage(run.session.session_id, compacted, len(retained), trigger, usage)
 
 
 def _wrapped(summary: str) -> str:

@@ -1,17 +1,15 @@
 """Builds a model request, lets the hook shape it, traces it, and sends it."""
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lattice.agent.hooks import ModelRequestHookContext, shape_request
 from lattice.agent.model_call import ModelCall
 from lattice.agent.runtime import optional_method
+from lattice.agent.state import RunState
 from lattice.messages import Message, SharedMessages
 from lattice.model import ModelRequest
 from lattice.workspace.grants import active_grants
-
-if TYPE_CHECKING:
-    from lattice.agent.run import Run
 
 __all__ = ["ask_model", "send", "settled"]
 
@@ -21,7 +19,7 @@ async def settled(returned: Any) -> Any:
     return await returned if inspect.isawaitable(returned) else returned
 
 
-async def ask_model(run: "Run") -> ModelCall:
+async def ask_model(run: RunState) -> ModelCall:
     """Count a turn and send its request; the call is under way when this returns.
 
     Raises:
@@ -30,10 +28,10 @@ async def ask_model(run: "Run") -> ModelCall:
     gate = optional_method(run.settings.runtime, "before_model_call")
     if gate is not None:
         await settled(gate())
-    if run.agent.journal_dirty:
+    if run.session.journal_dirty:
         await run.clear_journal()
     run.num_turns += 1
-    settings, definition = run.settings, run.agent.definition
+    settings, definition = run.settings, run.session.definition
     messages: list[Message] = run.conversation.messages
     if run.skills is not None:
         messages = [run.skills, *messages]
@@ -56,13 +54,13 @@ async def ask_model(run: "Run") -> ModelCall:
     return call
 
 
-async def send(run: "Run", call: ModelCall, request: ModelRequest, *, purpose: str = "turn") -> None:
+async def send(run: RunState, call: ModelCall, request: ModelRequest, *, purpose: str = "turn") -> None:
     """Let the hook shape a request, trace it and send it; ``request.messages`` may be the live ones until here.
 
     Raises:
         Exception: what the hook or a strict tracer raised.
     """
-    hook = run.agent.definition.hooks.on_model_request
+    hook = run.session.definition.hooks.on_model_request
     if hook is not None:
         await _shape(run, hook, request, purpose)
     if run.trace is not None:
@@ -75,10 +73,10 @@ async def send(run: "Run", call: ModelCall, request: ModelRequest, *, purpose: s
     elif run.interrupted:
         call.cut("interrupt")
     else:
-        call.start(run.agent.model_client, request)
+        call.start(run.session.model_client, request)
 
 
-async def _shape(run: "Run", hook: Any, request: ModelRequest, purpose: str) -> None:
+async def _shape(run: RunState, hook: Any, request: ModelRequest, purpose: str) -> None:
     context = ModelRequestHookContext(
         messages=SharedMessages(request.messages),
         system_prompt=request.system_prompt,
@@ -95,7 +93,7 @@ async def _shape(run: "Run", hook: Any, request: ModelRequest, purpose: str) -> 
         request.system_prompt = system_prompt or None
 
 
-def _retry_tracer(run: "Run") -> Any:
+def _retry_tracer(run: RunState) -> Any:
     async def on_retry(retry: dict[str, Any]) -> None:
         if run.trace is not None:
             await run.trace.emit("retry", dict(retry))
@@ -103,7 +101,7 @@ def _retry_tracer(run: "Run") -> Any:
     return on_retry
 
 
-def _request_data(run: "Run", request: ModelRequest, purpose: str) -> dict[str, Any]:
+def _request_data(run: RunState, request: ModelRequest, purpose: str) -> dict[str, Any]:
     data: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens}
     if request.system_prompt:
         data["systemPrompt"] = request.system_prompt

@@ -2,27 +2,23 @@
 
 import asyncio
 import logging
-import uuid
-import weakref
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lattice.agent import compaction, requests
+from lattice.agent.endings import MISSING_OUTPUT, Ending, ending_of_call, result_data, wrap_error
 from lattice.agent.model_call import ModelCall
-from lattice.agent.options import QuerySettings
 from lattice.agent.overflow import OVERFLOW_STOP, is_overflow
 from lattice.agent.runtime import PAUSED_TEXT, optional_method
 from lattice.agent.skills import matching_skills, skills_message
+from lattice.agent.state import RunState
 from lattice.agent.toolset import SUBMIT_OUTPUT_TOOL_NAME
-from lattice.agent.tracing import Trace
 from lattice.errors import (
     AbortError,
     APIError,
     LatticeError,
     MaxTurnsError,
     MissingOutputError,
-    TimeoutError,  # noqa: A004 - the documented name
 )
 from lattice.events import (
     SDKAssistantMessage,
@@ -31,7 +27,6 @@ from lattice.events import (
     SDKStreamEvent,
     SDKSystemInitMessage,
     SDKUserMessage,
-    error_to_dict,
 )
 from lattice.messages import (
     NO_CONTENT,
@@ -49,98 +44,29 @@ from lattice.messages import (
     tool_uses,
 )
 from lattice.tools.batch import execute_batch
-from lattice.tools.environment import BatchOutcome, ToolEnvironment
+from lattice.tools.environment import BatchOutcome
 from lattice.tools.schema import parse_with
 from lattice.tools.tool import UNSET
-
-if TYPE_CHECKING:
-    from lattice.agent.agent import Agent
 
 __all__ = ["Run"]
 
 _log = logging.getLogger("lattice.agent")
 
-MISSING_OUTPUT = (
-    "Agent ended its turn without calling submit_output. A run with an output schema must end by submitting its output."
-)
 
+class Run(RunState):
+    """One query, from its first event to its result."""
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a query is going to end."""
-
-    subtype: str
-    text: str = ""
-    error: BaseException | None = None
-    structured_result: Any = UNSET
-    paused: bool = False
-
-
-class Run:
-    """One query. ``content`` is its prompt, or None to go on where the stored conversation stopped."""
-
-    __slots__ = (
-        "__weakref__",
-        "_forget_signal",
-        "_left_over",
-        "_loop",
-        "agent",
-        "call",
-        "closed",
-        "content",
-        "conversation",
-        "ending",
-        "environment",
-        "interrupted",
-        "num_turns",
-        "owner",
-        "recovered",
-        "run_id",
-        "settings",
-        "skills",
-        "started",
-        "stop_reason",
-        "system_prompt",
-        "tools",
-        "trace",
-        "usage",
-    )
-
-    def __init__(self, agent: "Agent", settings: QuerySettings, content: str | list[ContentBlock] | None) -> None:
-        self.agent = agent
-        self.settings = settings
-        self.content = content
-        self.conversation = agent.conversation
-        self.run_id = str(uuid.uuid4())
-        self.usage: dict[str, int] = {"input_tokens": 0, "output_tokens": 0}
-        self.num_turns = 0
-        self.stop_reason: str | None = None
-        self.ending: Ending | None = None
-        self.interrupted = False
-        self.recovered = False
-        self.started = False
-        self.owner: weakref.ref[Any] | None = None
-        self.closed = asyncio.Event()
-        self.call: ModelCall | None = None
-        self.skills: Message | None = None
-        self.trace: Trace | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._left_over: tuple[list[ContentBlock], Message] | None = None
-        self._forget_signal: Any = None
-        extra = getattr(settings.runtime, "tools", None) or ()
-        self.tools = agent.toolset.joined(extra) if extra else agent.toolset
-        self.system_prompt = agent.system_prompt_for(self.tools, settings.permissions)
-        self.environment = self._make_environment()
+    __slots__ = ()
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
     async def events(self) -> AsyncGenerator[SDKMessage, None]:
         """Yield the events of the query; the last one is its result."""
-        await self.agent.enter(self)
+        await self.session.enter(self)
         try:
             self._start()
             await self._trace_start()
-            yield SDKSystemInitMessage(self.agent.model, list(self.tools.names), self.agent.session_id)
+            yield SDKSystemInitMessage(self.session.model, list(self.tools.names), self.session.session_id)
             if await self._open() and self._left_over is not None:
                 yield await self._run_batch(*self._left_over, recover=True)
             while self.ending is None and self._may_take_turn():
@@ -149,14 +75,14 @@ class Run:
                     continue
                 call = await requests.ask_model(self)
                 while (event := await call.next_event()) is not None:
-                    yield SDKStreamEvent(event, self.agent.session_id)
+                    yield SDKStreamEvent(event, self.session.session_id)
                 message = await self._take_answer(call)
                 if message is None:
-                    if self.ending is None and (recovery := await self._recover(call)) is not None:
+                    if (recovery := await self._recover(call)) is not None:
                         yield recovery
                     continue
                 calls = self._judge(message)
-                yield SDKAssistantMessage(copy_json(message), self.agent.session_id)
+                yield SDKAssistantMessage(copy_json(message), self.session.session_id)
                 if calls:
                     yield await self._run_batch(calls, message)
             result = await self._finish()
@@ -183,34 +109,6 @@ class Run:
 
     # --- beginning -----------------------------------------------------------------------------------------------
 
-    def _make_environment(self) -> ToolEnvironment:
-        agent, settings = self.agent, self.settings
-        definition = agent.definition
-        tracer = settings.tracer
-        runtime_source = getattr(settings.runtime, "source", None)
-        source = runtime_source or {"kind": "agent", "name": agent.name or "agent"}
-        if tracer is not None:
-            session_id, parent = settings.trace_parent or (agent.session_id, None)
-            self.trace = Trace(
-                tracer, session_id=session_id, run_id=self.run_id, parent_run_id=parent, source=dict(source)
-            )
-        return ToolEnvironment(
-            tools=self.tools.by_name,
-            concurrency=definition.concurrency,
-            policy=definition.tool_batch_policy,
-            permission=definition.permission,
-            exclusive_tool=SUBMIT_OUTPUT_TOOL_NAME if agent.output_schema is not None else None,
-            on_tool_result=definition.hooks.on_tool_result,
-            signal=settings.signal,
-            context=settings.context,
-            agent_runtime=settings.runtime,
-            permissions=settings.permissions,
-            source=source,
-            trace=None if self.trace is None else self.trace.emit,
-            journal=agent.journal,
-            overflow_dir=agent.overflow_dir,
-        )
-
     def _start(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self.settings.signal is not None:
@@ -223,14 +121,14 @@ class Run:
     async def _trace_start(self) -> None:
         if self.trace is None:
             return
-        data: dict[str, Any] = {"model": self.agent.model, "tools": list(self.tools.names)}
+        data: dict[str, Any] = {"model": self.session.model, "tools": list(self.tools.names)}
         if self.settings.trace_parent is not None:
-            data["agent_session_id"] = self.agent.session_id
+            data["agent_session_id"] = self.session.session_id
         await self.trace.emit("run_start", data)
 
     async def _open(self) -> bool:
         """Load the conversation and put the prompt into it; False if the query ends before that."""
-        if self._aborted():
+        if self.aborted():
             self.ending = Ending("error_abort", error=AbortError("Operation aborted"))
             return False
         await self.conversation.load()
@@ -247,16 +145,16 @@ class Run:
         """A new prompt follows; what an earlier process left unanswered is answered by what is known of it."""
         calls = open_tool_uses(self.conversation.messages)
         if calls:
-            entries = await self.agent.journal.load()
+            entries = await self.session.journal.load()
             known = {tool_id: entry.result for tool_id, entry in entries.items() if entry.result is not None}
             blocks = [known.get(call["id"]) or lost_result(call) for call in calls]
             await self.keep({"role": "user", "content": blocks})
-            self.agent.journal_dirty = True
-        if self.agent.journal_dirty:
+            self.session.journal_dirty = True
+        if self.session.journal_dirty:
             await self.clear_journal()
 
     async def _pick_up(self) -> None:
-        """Go on where the conversation stopped: an open batch, a model call that is due, or the end that was reached."""
+        """Go on where the conversation stopped: an open batch, a due model call, or the end that was reached."""
         messages = self.conversation.messages
         if not messages:
             raise LatticeError("resume: the conversation is empty; ask something with query() or prompt() first")
@@ -271,8 +169,8 @@ class Run:
 
     async def _end_as_the_batch_said(self, last: Message) -> None:
         """The process died after the results were stored: end the turn, or pause, if that batch had said so."""
-        entries = await self.agent.journal.load()
-        self.agent.journal_dirty = bool(entries)
+        entries = await self.session.journal.load()
+        self.session.journal_dirty = bool(entries)
         outcome = BatchOutcome()
         for block in _results_of(last):
             entry = entries.get(block["tool_use_id"])
@@ -283,7 +181,7 @@ class Run:
         await self._end_after(outcome)
 
     def _match_skills(self, message: Message | None) -> None:
-        definition = self.agent.definition
+        definition = self.session.definition
         if not definition.skills or message is None:
             return
         content = message["content"]
@@ -296,13 +194,9 @@ class Run:
 
     # --- a turn --------------------------------------------------------------------------------------------------
 
-    def _aborted(self) -> bool:
-        signal = self.settings.signal
-        return signal is not None and signal.aborted
-
     def _may_take_turn(self) -> bool:
-        limit = self.agent.definition.max_turns
-        if self._aborted():
+        limit = self.session.definition.max_turns
+        if self.aborted():
             self.ending = Ending("error_abort", error=AbortError("Operation aborted"))
         elif self.interrupted:
             self.ending = Ending("interrupted")
@@ -315,7 +209,8 @@ class Run:
         """Store the response of a call; None if there is none that can be used."""
         await call.close()
         self.call = None
-        if (ending := ending_of(call, self)) is not None:
+        timeout_ms = self.settings.request_timeout_ms
+        if (ending := ending_of_call(call, aborted=self.aborted(), timeout_ms=timeout_ms)) is not None:
             self.ending = ending
             return None
         if call.error is not None:
@@ -341,16 +236,17 @@ class Run:
 
     async def _recover(self, call: ModelCall) -> SDKMessage | None:
         """Make room and try the turn again, once a query, if the window was too small; else end with the failure."""
-        failure = wrap_error(call.error)
+        if self.ending is not None:
+            return None
         overflow = call.error is None or is_overflow(call.error)
-        if overflow and not self.recovered and self.agent.definition.compaction is not None:
+        if overflow and not self.recovered and self.session.definition.compaction is not None:
             event = await compaction.make_room(self)
             if event is not None:
                 self.recovered = True
                 return event
-            if self.ending is not None:
-                return None
-        self.ending = Ending("error", error=failure)
+            if self.aborted() or self.interrupted:
+                return None  # the top of the next turn ends the query accordingly
+        self.ending = Ending("error", error=wrap_error(call.error))
         return None
 
     def _judge(self, message: AssistantModelMessage | Message) -> list[ContentBlock]:
@@ -366,7 +262,7 @@ class Run:
         calls = tool_uses(message)  # type: ignore[arg-type]
         if calls or stop_reason == "pause_turn":
             return calls
-        if self.agent.output_schema is not None:
+        if self.session.output_schema is not None:
             self.ending = Ending("error_missing_output", text, MissingOutputError(MISSING_OUTPUT))
         else:
             self.ending = Ending("success", text)
@@ -378,14 +274,14 @@ class Run:
         self, calls: list[ContentBlock], message: AssistantModelMessage | Message, *, recover: bool = False
     ) -> SDKUserMessage:
         """Run the calls of a response, store their results, decide whether the query ends here."""
-        recovered = await self.agent.journal.load() if recover else None
+        recovered = await self.session.journal.load() if recover else None
         self._left_over = None
-        if not recover and self.agent.journal_dirty:
+        if not recover and self.session.journal_dirty:
             await self.clear_journal()
         outcome = await execute_batch(
             calls, self.environment, truncated=message.get("stopReason") == "max_tokens", recovered=recovered
         )
-        self.agent.journal_dirty = True
+        self.session.journal_dirty = True
         results = outcome.results
         mail = [] if outcome.failure is not None else await self._mail()
         await self.keep({"role": "user", "content": [*results, *mail]}, traced=outcome.failure is None)
@@ -395,7 +291,7 @@ class Run:
         shown = copy_json(results)
         return SDKUserMessage(
             {"role": "user", "content": shown},
-            self.agent.session_id,
+            self.session.session_id,
             shown[0]["content"] if len(shown) == 1 else shown,
             outcome.error,
         )
@@ -410,7 +306,7 @@ class Run:
         pause = optional_method(self.settings.runtime, "should_pause_after_tool_batch")
         if pause is not None and await requests.settled(pause()):
             self.ending = Ending("success", PAUSED_TEXT, paused=True)
-        elif outcome.end_turn and self.agent.output_schema is None:
+        elif outcome.end_turn and self.session.output_schema is None:
             self.ending = Ending("success", outcome.end_turn_text, structured_result=outcome.structured_result)
         elif outcome.end_turn:
             self.ending = self._end_with_output(outcome)
@@ -423,21 +319,10 @@ class Run:
             return Ending("error_missing_output", outcome.end_turn_text, MissingOutputError(MISSING_OUTPUT))
         value = outcome.structured_result
         if self.content is None and isinstance(value, dict):
-            value = parse_with(self.agent.output_schema, value)  # it came back from the journal as plain JSON
+            value = parse_with(self.session.output_schema, value)  # it came back from the journal as plain JSON
         return Ending("success", outcome.end_turn_text, structured_result=value)
 
     # --- storing and ending --------------------------------------------------------------------------------------
-
-    async def keep(self, message: Message, *, traced: bool = True) -> None:
-        """Add a user message to the conversation, and to the trace."""
-        await self.conversation.add(message)
-        if self.trace is not None and traced:
-            await self.trace.emit("user_message", {"message": copy_json(message)})
-
-    async def clear_journal(self) -> None:
-        """Forget the last batch: the conversation has gone beyond it."""
-        self.agent.journal_dirty = False
-        await self.agent.journal.clear()
 
     async def _finish(self) -> SDKResultMessage:
         """Make the result, trace it, and let the agent go."""
@@ -448,7 +333,7 @@ class Run:
             subtype=ending.subtype,
             is_error=ending.subtype not in {"success", "interrupted"},
             result=ending.text,
-            session_id=self.agent.session_id,
+            session_id=self.session.session_id,
             num_turns=self.num_turns,
             usage=self.usage,
             error=ending.error,
@@ -458,7 +343,7 @@ class Run:
             has_structured_result=structured,
         )
         if self.trace is not None:
-            await self.trace.emit("result", _result_data(result))
+            await self.trace.emit("result", result_data(result))
             await self.trace.flush()
         return result
 
@@ -475,60 +360,13 @@ class Run:
             if repair is not None:
                 await self._save_quietly(repair)
         finally:
-            self.agent.leave(self)
+            self.session.leave(self)
 
     async def _save_quietly(self, message: Message) -> None:
         try:
             await self.conversation.save(message)
         except Exception as error:  # noqa: BLE001 - what led here is what the host must see
             _log.warning("the results of an unfinished batch could not be stored: %s", error)
-
-
-def ending_of(call: ModelCall, run: Run) -> Ending | None:
-    """Return how a query ends whose model call was cut short, or whose client gave up by itself; None otherwise."""
-    aborted = call.why is not None and run.settings.signal is not None and run.settings.signal.aborted
-    if call.why == "abort" or aborted:
-        return Ending("error_abort", error=AbortError("Operation was aborted"))
-    if call.why == "interrupt":
-        return Ending("interrupted")
-    if call.why == "timeout":
-        timeout = run.settings.request_timeout_ms
-        error = TimeoutError(f"Model request exceeded request_timeout_ms of {timeout}ms")
-        return Ending("error_timeout", error=error)
-    if call.error is not None and not isinstance(call.error, Exception):
-        raise call.error
-    if isinstance(call.error, AbortError):
-        return Ending("error_abort", error=call.error)
-    if isinstance(call.error, TimeoutError):
-        return Ending("error_timeout", error=call.error)
-    return None
-
-
-def wrap_error(error: BaseException | None) -> APIError:
-    """Return the ``APIError`` that a result shows for what a client raised; None stands for an overflowed response."""
-    if error is None:
-        return APIError("The model ran out of its context window; the response was not used", code=OVERFLOW_STOP)
-    known = {name: getattr(error, name, None) for name in ("status", "code", "request_id", "retry_after")}
-    return APIError(
-        str(error) or type(error).__name__, cause=error, retryable=bool(getattr(error, "retryable", False)), **known
-    )
-
-
-def _result_data(result: SDKResultMessage) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "subtype": result.subtype,
-        "is_error": result.is_error,
-        "result": result.result,
-        "num_turns": result.num_turns,
-        "usage": dict(result.usage),
-    }
-    if result.stop_reason is not None:
-        data["stop_reason"] = result.stop_reason
-    if result.has_structured_result:
-        data["structuredResult"] = result.structured_result
-    if result.error is not None:
-        data["error"] = error_to_dict(result.error)
-    return data
 
 
 def _drop_calls(message: AssistantModelMessage) -> None:

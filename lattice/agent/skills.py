@@ -1,6 +1,7 @@
 """Skills: instructions that are put before a conversation when a prompt calls for them."""
 
 import asyncio
+import os.path
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -18,12 +19,13 @@ __all__ = ["SkillDefinition", "load_skill", "matching_skills", "read_skills", "s
 _WORD = re.compile(r"[^\W_]+")
 _SPACELESS = re.compile("[぀-ヿ㐀-鿿가-힯฀-๿]")
 _ENGLISH = (
-    "a about above after all also an and any are as at be been before being both but by can come could did do does done"
-    " each every for from get give given had has have help her here him his how if in into is it its just like made make"
-    " many may me more most much must my need new no not now of off on one only onto or other our out over per put same"
-    " see set she should so some such than that the their them then there these they this those through to too two under"
-    " up upon use used user user's users uses using very via was way we well were what when where which while who whom"
-    " whose why will with within without work works would you your"
+    "a about above after all also an and any are as at be been before being both but by can come could"
+    " did do does done each every for from get give given had has have help her here him his how if in"
+    " into is it its just like made make many may me more most much must my need new no not now of off on"
+    " one only onto or other our out over per put same see set she should so some such than that the their"
+    " them then there these they this those through to too two under up upon use used user user's users"
+    " uses using very via was way we well were what when where which while who whom whose why will with"
+    " within without work works would you your"
 )
 _COMMON = frozenset(_ENGLISH.split())
 
@@ -73,7 +75,7 @@ async def load_skill(path: str | Path) -> SkillDefinition:
     folder = Path(path)
     source = await asyncio.to_thread((folder / "SKILL.md").read_text, encoding="utf-8")
     head, body = _front_matter(source)
-    name = head.get("name") or folder.resolve().name
+    name = head.get("name") or _base_name(path)
     return skill(name=name, description=head.get("description"), instructions=body.strip(), path=str(path))
 
 
@@ -122,7 +124,7 @@ def skills_message(skills: list[SkillDefinition]) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=512)
 def _telling(text: str) -> frozenset[str]:
-    words = set()
+    words: set[str] = set()
     for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
         if _SPACELESS.search(word):
             words.update(word[i : i + 2] for i in range(max(1, len(word) - 1)))
@@ -137,6 +139,10 @@ def _stem(word: str) -> str:
             word = word.removesuffix(ending) + kept
             break
     return word.removesuffix("e") if len(word) > 3 else word
+
+
+def _base_name(path: str | Path) -> str:
+    return os.path.basename(os.path.abspath(path))  # noqa: PTH100, PTH119 - the name is wanted, symlinks unresolved
 
 
 def _front_matter(source: str) -> tuple[dict[str, str], str]:

@@ -39,9 +39,7 @@ class Toolset:
         new = [_checked(entry) for entry in _listed(tools)]
         present = [entry for entry in self.by_name.values() if entry is not self._last]
         if self._last is not None and any(entry.name == self._last.name for entry in new):
-            raise OptionError(
-                f'Tool name "{self._last.name}" is reserved when AgentOptions.output_schema is set; name yours otherwise'
-            )
+            raise OptionError(f'Tool name "{self._last.name}" is reserved when AgentOptions.output_schema is set')
         together = [*present, *new, *([] if self._last is None else [self._last])]
         check_tool_names(together)
         self.by_name.clear()

@@ -93,4 +93,4 @@ class Trace:
         except Exception as error:
             if self._strict:
                 raise
-            _log.warning("tracer %r could not flush: %s", self._tracer, error or type(error).__name__)
+            _log.warning("tracer %r could not flush: %s", self._tracer, str(error) or type(error).__name__)

@@ -52,9 +52,9 @@ class ScriptedModel:
     """A ``ModelClient`` that gives the answers it was told to give.
 
     ``script`` is a list of replies, used up one a request, or a function of the request that returns a reply (``def``
-    or ``async def``). A reply is a text, a block, a list of texts and blocks, a message made by ``turn()``, an exception
-    to raise, or a function that returns one of these. ``requests`` keeps every request. ``latency`` is the time in
-    seconds that each answer takes; an abort cuts it short.
+    or ``async def``). A reply is a text, a block, a list of texts and blocks, a message made by ``turn()``, an
+    exception to raise, or a function that returns one of these. ``requests`` keeps every request. ``latency`` is the
+    time in seconds that each answer takes; an abort cuts it short.
 
     >>> model = ScriptedModel([turn(tool_use("add", {"a": 1, "b": 2})), "It is 3."])
     """
