@@ -1,0 +1,1 @@
+"""Other technologies, one a module; none is imported before it is used."""
