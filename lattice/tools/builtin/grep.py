@@ -1,6 +1,7 @@
 """Grep: the lines that match a regular expression."""
 
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ __all__ = ["make"]
 _MOST_LINES = 1000
 _LONGEST_LINE = 500
 _LARGEST_FILE = 32 * 1024 * 1024
-_SECONDS = 30.0
+_SECONDS = 15.0
 # Whether such an expression matches depends on where the text around the line begins and ends.
 _NEEDS_LINES = ("\\A", "\\Z", "\\z", "\\G", "(?<", "(?>", "(?!", "*+", "++", "?+", "}+", "(?R", "(*", "(?s", "(?m")
 
@@ -121,14 +122,14 @@ class _Search:
     def _read(self, path: Path) -> str | None:
         try:
             with path.open("rb") as file:
-                data = file.read(8192)
-                if is_binary(data):
+                start = file.read(8192)
+                if is_binary(start):
                     return None
-                data += file.read(_LARGEST_FILE - len(data) + 1)
+                if os.fstat(file.fileno()).st_size > _LARGEST_FILE:
+                    self._too_large.append(path.name)
+                    return None
+                data = start + file.read()
         except OSError:
-            return None
-        if len(data) > _LARGEST_FILE:
-            self._too_large.append(path.name)
             return None
         return data.decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\n")
 
