@@ -73,6 +73,8 @@ class Run(RunState):
                 if (compacted := await compaction.compact_if_due(self)) is not None:
                     yield compacted
                     continue
+                if not self._may_take_turn():  # the summary took time
+                    break
                 call = await requests.ask_model(self)
                 while (event := await call.next_event()) is not None:
                     yield SDKStreamEvent(event, self.session.session_id)

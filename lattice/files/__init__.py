@@ -1,0 +1,1 @@
+"""Files of JSON lines: histories and traces."""
