@@ -1,0 +1,1 @@
+"""Every contract, kept in the memory of one process."""

@@ -1,0 +1,274 @@
+"""The moves that the memory store's steps are made of; each assumes that its caller holds the store's lock."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from lattice.mailbox import MessageStatus, TeamMessage, WorkItemRole, mailbox_key
+from lattice.memory.adapter import MailboxAdapter
+from lattice.memory.queues import Bell, MailQueue
+from lattice.memory.state import BatchState, Conversation, ItemState, RunState
+from lattice.run_store import StoreOptions
+from lattice.runs import Claim, Lease, Outcome, RunStatus, Step, WorkItem
+
+__all__ = ["Work"]
+
+_FOR_EVER = 2**63
+
+
+class Work:
+    """Messages, conversations, batches and leases of one team in one process."""
+
+    def __init__(
+        self, adapter: MailboxAdapter, options: StoreOptions, clock: Callable[[], int], *, expire: bool
+    ) -> None:
+        self.adapter = adapter
+        self.options = options
+        self.now = clock
+        self.expire = expire
+        self.items: dict[str, ItemState] = {}
+        self.queues: dict[str, MailQueue] = {}
+        self.mailbox_ids: dict[str, str] = {}
+        self.conversations: dict[str, Conversation] = {}
+        self.batches: dict[str, BatchState] = {}
+        self.runs: dict[str, RunState] = {}
+        self.signals: dict[str, tuple[deque[str], Bell]] = {}
+
+    # --- leases -------------------------------------------------------------------------------------------------
+
+    def new_lease(self, kind: str, lease_id: str, owner: str, token: int, lease_ms: int) -> Lease:
+        """Return a lease from now on."""
+        return Lease(kind, lease_id, owner, token, self.now() + lease_ms if self.expire else _FOR_EVER)
+
+    def holder(self, kind: str, lease_id: str) -> ItemState | RunState | None:
+        """Return what a lease is on."""
+        return self.runs.get(lease_id) if kind == "run" else self.items.get(lease_id)
+
+    def is_current(self, lease: Lease) -> bool:
+        """Whether a lease is still the one that may write."""
+        held = self.holder(lease.kind, lease.id)
+        current = held.lease if held is not None else None
+        return current is not None and (current.owner, current.token) == (lease.owner, lease.token)
+
+    def run_of(self, lease: Lease) -> RunState | None:
+        """Return the run that a lease's work belongs to."""
+        if lease.kind == "run":
+            return self.runs.get(lease.id)
+        state = self.items.get(lease.id)
+        return None if state is None else self.runs.get(state.item.message.run_id or "")
+
+    # --- messages -----------------------------------------------------------------------------------------------
+
+    def queue(self, member: str) -> MailQueue:
+        """Return a mailbox's queue."""
+        return self.queues.setdefault(member, MailQueue())
+
+    async def accept(self, item: WorkItem) -> TeamMessage:
+        """Send a claimable message."""
+        message = await self.adapter.send(item.message)
+        self.track(replace(item, message=message, conversation=item.conversation or message.id))
+        return message
+
+    def track(self, item: WorkItem) -> ItemState:
+        """Take a stored message into the queue of its mailbox, or into the line of its conversation."""
+        message = item.message
+        state = ItemState(item)
+        self.items[message.id] = state
+        self.mailbox_ids[item.member] = message.to
+        run = self.runs.get(message.run_id or "")
+        if run is not None:
+            run.messages.append(message.id)
+        queue = self.queue(item.member)
+        queue.depth += 1
+        if item.shared:
+            conversation = self.conversation(item.conversation)
+            if conversation.busy is not None:
+                conversation.waiting.append(message.id)
+                return state
+            conversation.busy = message.id
+        queue.add(message.id)
+        return state
+
+    async def take(self, member: str, owner: str, lease_ms: int) -> Claim | None:
+        """Lease the next claimable message of a mailbox."""
+        queue = self.queue(member)
+        while (message_id := queue.pop()) is not None:
+            claim = await self.lease_item(message_id, owner, lease_ms)
+            if claim is not None:
+                return claim
+        for message in await self._unknown_mail(member):
+            self.track(WorkItem(message=message, member=member, conversation=message.id, mode="message"))
+            queue.ready.remove(message.id)
+            claim = await self.lease_item(message.id, owner, lease_ms)
+            if claim is not None:
+                return claim
+        queue.bell.silence()
+        return None
+
+    async def _unknown_mail(self, member: str) -> list[TeamMessage]:
+        mailbox_id = self.mailbox_ids.get(member)
+        if mailbox_id is None:
+            return []
+        pending = await self.adapter.inbox(mailbox_id, MessageStatus.PENDING)
+        return [message for message in pending if message.id not in self.items]
+
+    async def lease_item(self, message_id: str, owner: str, lease_ms: int) -> Claim | None:
+        """Lease one message if it is free; one that ended behind the store's back is closed."""
+        state = self.items.get(message_id)
+        if state is None or not state.open or state.lease is not None or not state.claimable:
+            return None
+        message = await self.adapter.get(message_id)
+        if message is None or message.status.is_terminal:
+            self.release(state)
+            return None
+        if message.status is MessageStatus.PENDING:
+            await self.adapter.update_status(message_id, MessageStatus.PROCESSING)
+            message = message.evolve(status=MessageStatus.PROCESSING)
+        state.attempt += 1
+        state.lease = self.new_lease("message", message_id, owner, state.attempt, lease_ms)
+        state.item = replace(state.item, message=message)
+        started = bool(self.conversation(state.item.conversation).messages)
+        return Claim(state.item, state.lease, state.attempt, started)
+
+    async def close(self, state: ItemState, status: MessageStatus) -> bool:
+        """End a message; False when it had ended as something else already."""
+        message_id = state.item.message.id
+        moved = await self.adapter.update_status(message_id, status)
+        if not moved:
+            message = await self.adapter.get(message_id)
+            moved = message is not None and message.status is status
+        self.release(state)
+        return moved
+
+    def release(self, state: ItemState) -> None:
+        """Free what an ended message held: its lease, its place in the conversation, its count in the batch."""
+        if not state.open:
+            return
+        state.open = False
+        state.lease = None
+        self.queue(state.item.member).depth -= 1
+        self._free_conversation(state)
+        self._count_down(state)
+
+    def _free_conversation(self, state: ItemState) -> None:
+        conversation = self.conversations.get(state.item.conversation)
+        if not state.item.shared or conversation is None:
+            return
+        if conversation.busy != state.item.message.id:
+            conversation.waiting.remove(state.item.message.id)
+            return
+        conversation.busy = None
+        if conversation.waiting:
+            conversation.busy = conversation.waiting.popleft()
+            self.queue(self.items[conversation.busy].item.member).add(conversation.busy)
+
+    def _count_down(self, state: ItemState) -> None:
+        batch = self.batches.get(state.item.batch or "")
+        if batch is None:
+            return
+        batch.waiting -= 1
+        if batch.waiting == 0:
+            parent = self.holder(batch.parent.kind, batch.parent.id)
+            if parent is not None and parent.lease is not None:
+                self.signal(parent.lease.owner, f"batch:{state.item.batch}")
+
+    async def report(self, state: ItemState, outcome: Outcome) -> None:
+        """Write the message that closes a work item towards its sender."""
+        if outcome.report_id is not None:
+            state.report = outcome.report_id
+        if outcome.report is None or outcome.report_id is not None:
+            return
+        request = state.item.message
+        report = await self.adapter.send(
+            TeamMessage(
+                id="",
+                from_=request.to,
+                to=request.from_,
+                content=outcome.report,
+                thread_id=request.thread_id,
+                parent_message_id=request.id,
+                work_item_id=request.work_item_id,
+                work_item_role=WorkItemRole.UPSTREAM_REPORT,
+                upstream_message_id=request.upstream_message_id or request.id,
+                parent_work_item_id=request.parent_work_item_id,
+                run_id=request.run_id,
+                metadata=outcome.metadata,
+            )
+        )
+        state.report = report.id
+        self.note(report)
+
+    def note(self, message: TeamMessage) -> None:
+        """Remember a message that nobody claims."""
+        member = mailbox_key(message.to)
+        item = WorkItem(message=message, member=member, conversation=message.id, mode="report")
+        self.items[message.id] = ItemState(item, claimable=False, open=False)
+        self.mailbox_ids.setdefault(member, message.to)
+        run = self.runs.get(message.run_id or "")
+        if run is not None:
+            run.messages.append(message.id)
+
+    # --- conversations and events -------------------------------------------------------------------------------
+
+    def conversation(self, name: str) -> Conversation:
+        """Return a conversation, new if need be."""
+        return self.conversations.setdefault(name, Conversation())
+
+    async def write(self, lease: Lease, step: Step) -> None:
+        """Write what a step adds."""
+        if step.messages or step.replace or step.once or step.clear_journal or step.started or step.finished:
+            self.conversation(step.conversation).write(step)
+        for message_id in step.reads:
+            await self.adapter.update_status(message_id, MessageStatus.READ)
+        run = self.run_of(lease)
+        if run is None or (run.record.status.is_terminal and lease.kind == "message"):
+            return
+        if run.events.followed:
+            run.events.add(*step.deltas)
+        run.events.add(*step.events)
+        if step.usage:
+            total = dict(run.record.total_usage or {})
+            for name, amount in step.usage.items():
+                total[name] = total.get(name, 0) + amount
+            run.record = replace(run.record, total_usage=total)
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    async def end_run(self, run: RunState, status: RunStatus) -> None:
+        """Close a run's event stream and whatever it left open; the record is the caller's."""
+        owner = run.lease.owner if run.lease is not None else None
+        run.lease = None
+        run.forget_at = self.now() + self.options.retention_ms
+        for message_id in list(run.messages):
+            state = self.items[message_id]
+            if not state.open:
+                continue
+            holder = state.lease
+            await self.close(state, MessageStatus.CANCELLED)
+            if holder is not None:
+                self.signal(holder.owner, f"cancel:{message_id}")
+        if status is RunStatus.CANCELLED and owner is not None:
+            self.signal(owner, f"cancel:run:{run.record.id}")
+        run.events.end(status)
+
+    # --- signals ------------------------------------------------------------------------------------------------
+
+    def signal(self, process_id: str, text: str) -> None:
+        """Leave a signal for a process."""
+        waiting, bell = self.signals.setdefault(process_id, (deque(maxlen=10_000), Bell()))
+        waiting.append(text)
+        bell.ring()
+
+    async def next_signals(self, process_id: str, timeout_ms: int) -> list[str]:
+        """Return the signals to a process, waiting for the first."""
+        waiting, bell = self.signals.setdefault(process_id, (deque(maxlen=10_000), Bell()))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while not waiting:
+            left = deadline - loop.time()
+            if left <= 0 or not await bell.wait(int(left * 1000) + 1):
+                break
+        texts = list(waiting)
+        waiting.clear()
+        return texts
