@@ -1,0 +1,1 @@
+"""Teams: a lead, its members, and the engine that carries handoffs between them."""

@@ -1,0 +1,147 @@
+"""What a team is made of: member definitions, and the addresses that follow from them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lattice.errors import OptionError
+from lattice.mailbox import LEAD_MAILBOX
+from lattice.team.names import SEPARATOR, clean_name, clean_tool_name, member_mailbox
+
+__all__ = ["CONVERSATIONS", "Directory", "TeamMemberDefinition", "team_member"]
+
+CONVERSATIONS = ("work_item", "run", "member")
+"""Which history a member uses: a fresh one per work item, one per run, or one for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamMemberDefinition:
+    """A named member of a team; made by ``team_member``.
+
+    ``key`` is the name as it stands in keys and tool names. ``conversation`` is None where the kind of ``agent``
+    decides. ``retry`` is how often a failure that may pass (a provider error, a deadline) is tried again before it is
+    reported; ``timeout_ms`` how long one work item may take, in milliseconds.
+    """
+
+    name: str
+    role: str
+    agent: Any
+    focus: str | None = None
+    mailbox_id: str | None = None
+    conversation: str | None = None
+    retry: int = 0
+    timeout_ms: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The name after cleaning."""
+        return clean_name("Team member", self.name)
+
+
+def team_member(
+    *,
+    name: str,
+    agent: Any,
+    role: str = "executor",
+    focus: str | None = None,
+    mailbox_id: str | None = None,
+    conversation: str | None = None,
+    retry: int = 0,
+    timeout_ms: int | None = None,
+) -> TeamMemberDefinition:
+    """Define a member of a team.
+
+    Args:
+        name: what the lead calls it; it becomes the name of its tool and of its mailbox.
+        agent: an ``AgentSpec`` (a fresh session per work item), a live agent, a team, or any object with ``query``.
+        role: ``"lead"``, ``"head"`` or ``"executor"``; shown to the models.
+        focus: what it is good at; shown to the models.
+        mailbox_id: the address of its mailbox; ``team::name`` if not given.
+        conversation: ``"work_item"``, ``"run"`` or ``"member"``: which history it works in.
+        retry: how often a failure that may pass is tried again before it is reported.
+        timeout_ms: how long one work item may take, in milliseconds; None is for ever.
+
+    Raises:
+        OptionError: an option cannot be used.
+    """
+    clean_name("Team member", name)
+    if agent is None or not (callable(getattr(agent, "query", None)) or callable(getattr(agent, "spawn", None))):
+        raise OptionError(f"team_member({name!r}): agent must be an AgentSpec or have query(), not {agent!r}")
+    if conversation is not None and conversation not in CONVERSATIONS:
+        raise OptionError(f"team_member({name!r}): conversation must be one of {CONVERSATIONS}, not {conversation!r}")
+    if isinstance(retry, bool) or not isinstance(retry, int) or retry < 0:
+        raise OptionError(f"team_member({name!r}): retry must be an integer >= 0, not {retry!r}")
+    if timeout_ms is not None and (isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms <= 0):
+        raise OptionError(f"team_member({name!r}): timeout_ms must be a positive integer, not {timeout_ms!r}")
+    if mailbox_id is not None and (not isinstance(mailbox_id, str) or not mailbox_id.strip()):
+        raise OptionError(f"team_member({name!r}): mailbox_id must be a text, not {mailbox_id!r}")
+    return TeamMemberDefinition(
+        name=name,
+        role=role,
+        agent=agent,
+        focus=focus,
+        mailbox_id=mailbox_id,
+        conversation=conversation,
+        retry=retry,
+        timeout_ms=timeout_ms,
+    )
+
+
+class Directory:
+    """Who is in a team, and where their mail goes."""
+
+    __slots__ = ("_by_key", "_by_mailbox", "team")
+
+    def __init__(self, team: str, members: Iterable[TeamMemberDefinition]) -> None:
+        """Give every member an address.
+
+        Raises:
+            OptionError: two members would share a name, a key or a mailbox.
+        """
+        self.team = team
+        self._by_key: dict[str, TeamMemberDefinition] = {}
+        self._by_mailbox: dict[str, TeamMemberDefinition] = {}
+        for member in members:
+            self._add(member)
+
+    def _add(self, member: TeamMemberDefinition) -> None:
+        key = member.key
+        other = self._by_key.get(key)
+        if other is not None:
+            raise OptionError(
+                f"team {self.team!r}: the members {other.name!r} and {member.name!r} would both be called {key!r};"
+                " rename one of them"
+            )
+        mailbox_id = member.mailbox_id or member_mailbox(self.team, key)
+        if mailbox_id == LEAD_MAILBOX or mailbox_id in self._by_mailbox:
+            raise OptionError(f"team {self.team!r}: the mailbox {mailbox_id!r} of {member.name!r} is taken")
+        member = replace(member, mailbox_id=mailbox_id)
+        self._by_key[key] = self._by_mailbox[mailbox_id] = member
+
+    def __iter__(self) -> Iterator[TeamMemberDefinition]:
+        return iter(self._by_key.values())
+
+    def member(self, key: str) -> TeamMemberDefinition | None:
+        """Return the member with this key, or None."""
+        return self._by_key.get(key)
+
+    def at(self, mailbox_id: str) -> TeamMemberDefinition | None:
+        """Return the member whose mailbox this is, or None."""
+        return self._by_mailbox.get(mailbox_id)
+
+    def resolve(self, to: str) -> str:
+        """Return the mailbox id of a recipient, given as a name or a mailbox id.
+
+        Raises:
+            OptionError: the team has no such recipient.
+        """
+        if to == LEAD_MAILBOX or to in self._by_mailbox:
+            return to
+        member = None if SEPARATOR in to else self._by_key.get(clean_tool_name(to.strip()))
+        if member is None or member.mailbox_id is None:
+            raise OptionError(f"nobody in team {self.team!r} is called {to!r}; recipients are {self.recipients()}")
+        return member.mailbox_id
+
+    def recipients(self) -> str:
+        """Return the names that mail can be sent to, for a message to a human or a model."""
+        return ", ".join([LEAD_MAILBOX, *self._by_key])
