@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from lattice.agent.checks import check_known
 from lattice.errors import OptionError
 
 __all__ = ["SkillDefinition", "load_skill", "matching_skills", "read_skills", "skill", "skills_message"]
 
+_ESCAPES = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 _WORD = re.compile(r"[^\W_]+")
 _SPACELESS = re.compile("[぀-ヿ㐀-鿿가-힯฀-๿]")
 _ENGLISH = (
@@ -116,7 +116,7 @@ def skills_message(skills: list[SkillDefinition]) -> dict[str, Any] | None:
         return None
     parts = []
     for entry in skills:
-        name = escape(entry.name, {'"': "&quot;"})
+        name = entry.name.translate(_ESCAPES)
         parts.append(f'<skill name="{name}">\nDescription: {entry.description}\n\n{entry.instructions}\n</skill>')
     intro = "These skills are relevant to the request. Follow their instructions where they apply."
     return {"role": "user", "content": intro + "\n\n\n\n" + "\n\n".join(parts)}

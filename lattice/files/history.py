@@ -161,9 +161,13 @@ def create_jsonl_history_store(*, path: str | os.PathLike[str], fail_on_error: b
     Raises:
         OptionError: ``path`` is no path.
     """
+    return JsonlHistoryStore(_checked_path(path), strict=fail_on_error)
+
+
+def _checked_path(path: Any) -> Path:
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise OptionError(f"create_jsonl_history_store: path must be a path, not {path!r}")
-    return JsonlHistoryStore(Path(path), strict=fail_on_error)
+    return Path(path)
 
 
 def _is_current(file: Any, path: Path) -> bool:
