@@ -13,6 +13,8 @@
     ├── ConcurrentQueryError              an agent was asked twice at once
     ├── SizeLimitError                    a text is larger than a mailbox takes
     ├── LeaseLostError                    a late write by somebody whose lease is gone
+    ├── RunHeldError                      another coordinator drives this run
+    ├── RunParkedError                    a coordinator that leaves has handed the run over
     ├── StoreError                        a mailbox, history or run store broke
     └── AppError                          the app that defines a team cannot be used
 
@@ -33,6 +35,8 @@ __all__ = [
     "MaxTurnsError",
     "MissingOutputError",
     "OptionError",
+    "RunHeldError",
+    "RunParkedError",
     "SizeLimitError",
     "StoreError",
     "TimeoutError",
@@ -160,6 +164,14 @@ class SizeLimitError(LatticeError):
 
 class LeaseLostError(LatticeError):
     """The lease on this work is gone: somebody else holds it, or the work has ended."""
+
+
+class RunHeldError(LatticeError):
+    """Another coordinator drives this run."""
+
+
+class RunParkedError(LatticeError):
+    """This coordinator has handed the run over before its end."""
 
 
 class StoreError(LatticeError):

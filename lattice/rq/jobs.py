@@ -3,7 +3,7 @@
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
-from lattice.errors import LatticeError
+from lattice.errors import LatticeError, RunHeldError, RunParkedError
 
 __all__ = ["Engine", "RunCancelledError", "RunFailedError", "RunHeldError", "RunParkedError", "context_of", "drive_run"]
 
@@ -19,14 +19,6 @@ class Engine(Protocol):
             RunParkedError: this process is leaving and has handed the run over.
         """
         ...
-
-
-class RunHeldError(LatticeError):
-    """Another coordinator drives this run."""
-
-
-class RunParkedError(LatticeError):
-    """This coordinator has handed the run over before its end."""
 
 
 class RunFailedError(LatticeError):
