@@ -5,6 +5,7 @@ that raised, a journal that broke, a cancelled task) is kept in ``BatchState.fai
 """
 
 import asyncio
+import contextlib
 import copy
 from dataclasses import dataclass
 from typing import Any
@@ -154,6 +155,8 @@ async def _run(
     if task is not None and task.cancelling() > cancelled_before:
         # The handler swallowed the cancellation: its result stands, the cancellation is not forgotten.
         state.fail(asyncio.CancelledError())
+        with contextlib.suppress(asyncio.CancelledError):  # one that was asked for from inside is still to come
+            await asyncio.sleep(0)
     return outcome
 
 

@@ -81,7 +81,9 @@ class ToolContext:
 
     def stop(self, reason: BaseException) -> None:
         """Fire the signal if it is this call's own; the caller's signal is the caller's to fire."""
-        if self._controller is not None:
+        if self._signal is None:
+            if self._controller is None:
+                self._controller = AbortController()
             self._controller.abort(reason)
 
 
