@@ -86,15 +86,18 @@ def _quiet(settings: Settings) -> Settings:
 
 
 async def _review(url: str, folder: Path, say: LinePrinter) -> int:
-    async with LatticeClient(url, TEAM) as client:
+    async with LatticeClient(team=TEAM, redis_url=url) as client:
         run_id = await client.submit(f"Review the code in {folder}")
         say("lattice", f"run {run_id}: review of {folder}")
-        async for event in client.events(run_id):
+        async for _offset, event in client.events(run_id):
             for name, line in describe(event):
                 say(name, line)
-        result = await client.result(run_id)
-    click.echo(f"\n{result.text}")
-    return EXIT_OK if result.status == "succeeded" else EXIT_FAILED
+        outcome = await client.result(run_id)
+    if outcome["status"] == "succeeded":
+        click.echo(f"\n{outcome['result']}")
+        return EXIT_OK
+    click.echo(f"run {run_id}: {outcome['status']}: {(outcome['error'] or {}).get('message')}", err=True)
+    return EXIT_FAILED
 
 
 async def _unless_stopped(work: Any, stop: StopRequest, children: Children) -> int:

@@ -8,7 +8,7 @@ from lattice.team.team import Team
 from lattice.errors import OptionError
 from lattice.mailbox import LEAD_MAILBOX, MessageStatus
 from workers.apps import load_app
-from workers.connections import open_store
+from workers.connections import client_of
 from workers.local_team import member_names
 from workers.options import LOGGING, TEAM, with_settings
 from workers.process import EXIT_OK, run_once
@@ -38,8 +38,8 @@ def inbox(settings: Settings, *, member: str, status: str, as_json: bool) -> int
 async def _inbox(settings: Settings, member: str, status: str, *, as_json: bool) -> int:
     team = load_app(settings.app).team
     key = LEAD_MAILBOX if member == LEAD_MAILBOX else find_member(team, member)
-    async with open_store(settings, team.name) as store:
-        messages = await store.inbox(key, status)
+    async with client_of(settings, team.name) as client:
+        messages = await client.inbox(key, status)
     if as_json:
         print_json([message.to_dict() for message in messages])
         return EXIT_OK

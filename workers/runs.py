@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from lattice.encoding import pretty_json
 from lattice.errors import OptionError
-from lattice.run_store import RunStore
 from lattice.runs import RunRecord
 from workers.apps import load_app
-from workers.connections import open_client, open_store
+from workers.connections import client_of, store_of
 from workers.options import LOGGING, TEAM, with_settings
 from workers.process import EXIT_OK, run_once
 from workers.settings import Settings
@@ -50,8 +50,8 @@ def cancel(settings: Settings, *, run_id: str, reason: str, as_json: bool) -> in
 
 
 async def _runs(settings: Settings, limit: int, *, as_json: bool) -> int:
-    async with open_store(settings, load_app(settings.app).team.name) as store:
-        found = await store.list_runs(limit)
+    async with client_of(settings, load_app(settings.app).team.name) as client:
+        found = await client.runs(limit)
     if as_json:
         print_json([run_object(record) for record in found])
         return EXIT_OK
@@ -64,9 +64,10 @@ async def _runs(settings: Settings, limit: int, *, as_json: bool) -> int:
 
 
 async def _show(settings: Settings, run_id: str, *, as_json: bool) -> int:
-    team = load_app(settings.app).team.name
-    async with open_store(settings, team) as store:
-        record = await _existing(store, run_id, team)
+    async with store_of(settings, load_app(settings.app).team.name) as store:
+        record = await store.get_run(run_id)
+        if record is None:
+            raise OptionError(f"there is no run {run_id!r}; lattice runs lists those that are kept")
         items = work_items(event for _offset, event in await store.read_events(run_id))
     if as_json:
         print_json({**run_object(record), "work_items": items})
@@ -78,18 +79,16 @@ async def _show(settings: Settings, run_id: str, *, as_json: bool) -> int:
         ((item["member"], item["status"], item["id"], one_line(item["content"])) for item in items),
         empty="no work was delegated",
     )
-    answer = result_text(record)
+    answer = record.outcome()["result"]
     if answer:
-        click.echo(f"\n{answer}")
+        click.echo(f"\n{answer if isinstance(answer, str) else pretty_json(answer)}")
     return EXIT_OK
 
 
 async def _cancel(settings: Settings, run_id: str, reason: str, *, as_json: bool) -> int:
-    team = load_app(settings.app).team.name
-    async with open_client(settings, team) as client, open_store(settings, team) as store:
-        await _existing(store, run_id, team)
-        word = await client.cancel(run_id, reason=reason)
-        record = await _existing(store, run_id, team)
+    async with client_of(settings, load_app(settings.app).team.name) as client:
+        word = await client.cancel(run_id, reason)
+        record = await client.run(run_id)
     if as_json:
         print_json(run_object(record))
     elif word == "ended":
@@ -99,35 +98,18 @@ async def _cancel(settings: Settings, run_id: str, reason: str, *, as_json: bool
     return EXIT_OK
 
 
-async def _existing(store: RunStore, run_id: str, team: str) -> RunRecord:
-    record = await store.get_run(run_id)
-    if record is None:
-        raise OptionError(f"team {team!r} has no run {run_id!r}; lattice runs lists them")
-    return record
-
-
 def run_object(record: RunRecord) -> dict[str, Any]:
     """Return a run as ``--json`` shows it; times are epoch milliseconds."""
     return {
-        "run_id": record.id,
+        **record.outcome(),
         "team": record.team,
-        "status": str(record.status),
         "task": record.task,
-        "result": result_text(record),
-        "usage": record.total_usage,
-        "error": record.error,
         "rounds": record.round,
         "owner": record.owner,
         "created_at": record.created_at,
         "started_at": record.started_at,
         "finished_at": record.finished_at,
     }
-
-
-def result_text(record: RunRecord) -> str | None:
-    """Return the lead's final answer, None while there is none."""
-    answer = (record.result or {}).get("result")
-    return answer if isinstance(answer, str) and answer else None
 
 
 def task_text(task: Any) -> str:
@@ -152,7 +134,7 @@ def work_items(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _facts(record: RunRecord) -> dict[str, object]:
-    usage = record.total_usage
+    usage = record.outcome()["usage"]
     error = record.error
     return {
         "run": record.id,

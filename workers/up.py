@@ -10,7 +10,7 @@ import click
 
 from workers.apps import LoadedApp, load_app
 from workers.children import Children, LinePrinter
-from workers.connections import check_redis, open_store
+from workers.connections import check_redis, client_of
 from workers.embedded_redis import DATA_FOLDER
 from workers.local_team import member_names, redis_url_for, start_team
 from workers.logs import hide_passwords
@@ -60,8 +60,8 @@ def _introduce(say: LinePrinter, team: str, members: tuple[str, ...], url: str) 
 
 async def _announce(say: LinePrinter, team: str, expected: int, settings: Settings) -> None:
     """Say when every process has reported."""
-    async with open_store(settings, team) as store:
-        while len(await store.processes()) < expected:  # noqa: ASYNC110 - they report to Redis, not to us
+    async with client_of(settings, team) as client:
+        while len(await client.processes()) < expected:  # noqa: ASYNC110 - they report to Redis, not to us
             await asyncio.sleep(0.2)
     say("lattice", "ready")
 

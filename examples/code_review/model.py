@@ -18,6 +18,7 @@ CODE = {
     ".py", ".js", ".jsx", ".ts", ".tsx", ".go", ".rs", ".java", ".kt", ".rb", ".php", ".c", ".h", ".cc", ".cpp", ".cs",
     ".swift", ".scala", ".sh", ".lua",
 }  # fmt: skip
+CODE_FILES = "*.{" + ",".join(sorted(kind[1:] for kind in CODE)) + "}"
 DOORS = ("README.md", "README.rst", "README.txt", "README", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
 
 RISKS = {
@@ -119,34 +120,42 @@ def first_steps(sections):
 def surveyor_rules(_prompt, calls):
     if not calls:
         return turn(tool_use("LS", {"path": "."}), tool_use("Glob", {"pattern": "**/*"}))
-    top, everything = calls[0], calls[1]
-    doors = [name for name in listed(top) if name in DOORS]
-    if len(calls) == 2 and doors:
-        return turn(*(tool_use("Read", {"file_path": name, "offset": 1, "limit": 12}) for name in doors[:3]))
-    return text("\n".join(survey(everything, [name for name in listed(top) if name.endswith("/")], calls[2:])))
+    top, everything = calls[:2]
+    more = [tool_use("Read", {"file_path": name, "limit": 12}) for name in listed(top) if name in DOORS][:3]
+    if unlisted(everything):  # too many to be listed at once: count the common kinds one by one
+        more += [tool_use("Glob", {"pattern": f"**/*{kind}"}) for kind, _count in kinds_of(everything) if kind][:8]
+    if len(calls) == 2 and more:
+        return turn(*more)
+    return text("\n".join(survey(top, everything, calls[2:])))
 
 
-def survey(everything, folders, read):
-    files = listed(everything)
-    total = len(files) + unlisted(everything)
-    kinds = Counter(PurePosixPath(name).suffix.lower() or "no suffix" for name in files)
+def kinds_of(everything):
+    return Counter(PurePosixPath(name).suffix for name in listed(everything)).most_common()
+
+
+def survey(top, everything, rest):
+    files, total = listed(everything), counted(everything)
+    counts = dict(kinds_of(everything)[:8])
+    counts |= {call.input["pattern"].removeprefix("**/*"): counted(call) for call in rest if call.name == "Glob"}
+    kinds = ", ".join(f"{kind or 'no suffix'} {count:,}" for kind, count in counts.items())
     homes = Counter(name.split("/", 1)[0] + "/" if "/" in name else "top level" for name in files)
-    common = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common(6)) or "none"
     lines = [
         HEADINGS["surveyor"],
-        *failures([everything, *read]),
-        f"Files: {total:,}; folders at the top: {len(folders)}.",
-        f"Kinds{' (of the files that were listed)' if total > len(files) else ''}: {common}.",
+        *failures([top, everything, *rest]),
+        f"Files: {total:,}; folders at the top: {sum(name.endswith('/') for name in listed(top))}.",
+        f"Kinds: {kinds or 'none'}.",
+        *(f"- {home}: {count:,} files" for home, count in homes.most_common(5)),
     ]
-    lines += [f"- {home}: {count:,} files" for home, count in homes.most_common(5)]
-    lines += [f"{call.input['file_path']} says: {opening(call.result)}" for call in read if not call.failed]
-    code = sum(count for kind, count in kinds.items() if kind in CODE)
-    return [*lines, f"Summary: {total:,} files, {code:,} of them code."]
+    if total > len(files):
+        lines.append(f"The folders were counted in the first {len(files):,} files.")
+    lines += [f"{call.input['file_path']} says: {opening(call)}" for call in rest if call.name == "Read"]
+    code = sum(count for kind, count in counts.items() if kind.lower() in CODE)
+    return [*lines, f"Summary: {total:,} files, {code:,} of them code of the kinds above."]
 
 
-def opening(content):
-    said = next((line.strip("#=-*[] \t") for line in content.splitlines() if line.strip("#=-*[] \t")), "nothing")
-    return said[:100]
+def opening(call):
+    said = (line.strip("#=-*[] \t") for line in lines_of(call))
+    return next(filter(None, said), "nothing")[:100]
 
 
 # --- the risk reviewer ------------------------------------------------------------------------------------------------
@@ -154,7 +163,8 @@ def opening(content):
 
 def reviewer_rules(_prompt, calls):
     if not calls:
-        return turn(tool_use("Grep", {"pattern": "|".join(f"(?:{pattern})" for pattern in RISKS.values())}))
+        pattern = "|".join(f"(?:{pattern})" for pattern in RISKS.values())
+        return turn(tool_use("Grep", {"pattern": pattern, "include": CODE_FILES}))
     found = risky(calls[0])
     if len(calls) == 1 and found:
         return turn(*(look_at(path, number) for path, number, _line, _risk in found[:3]))
@@ -170,7 +180,7 @@ def risky(call):
     found = []
     for path, number, line in hits(call):
         risk = next((name for name, pattern in RISKS.items() if re.search(pattern, line)), None)
-        if risk is not None and PurePosixPath(path).suffix.lower() in CODE:
+        if risk is not None:
             found.append((path, number, line, risk))
     order = list(RISKS)
     return sorted(found, key=lambda one: (order.index(one[3]), one[0], one[1]))
@@ -182,8 +192,8 @@ def risks(call, found, seen):
     lines = [HEADINGS["risk_reviewer"], *failures([call, *seen])]
     lines.append("Found: " + (", ".join(f"{risk} {counts[risk]}" for risk in RISKS if counts[risk]) or "nothing") + ".")
     lines += [f"- {path}:{number} {risk}: {line.strip()[:100]}" for path, number, line, risk in found[:8]]
-    if unlisted(call):
-        lines.append(f"{unlisted(call):,} more matching lines were not shown.")
+    if broken_off(call):
+        lines.append("There is more: the search was broken off.")
     return [*lines, f"Summary: {len(found):,} findings in {len(files):,} files; read {len(seen)} places again."]
 
 
@@ -193,21 +203,21 @@ def risks(call, found, seen):
 def auditor_rules(_prompt, calls):
     if not calls:
         return turn(
-            tool_use("Glob", {"pattern": "**/*"}),
-            tool_use("Grep", {"pattern": TEST_START}),
-            tool_use("Grep", {"pattern": CHECK, "include": "**/*test*"}),
+            tool_use("Glob", {"pattern": f"**/{CODE_FILES}"}),
+            tool_use("Grep", {"pattern": TEST_START, "include": CODE_FILES}),
+            tool_use("Grep", {"pattern": CHECK, "include": "*{test,Test,spec}*"}),
         )
     return text("\n".join(audit(*calls[:3])))
 
 
 def audit(everything, starts, checks):
-    code = [name for name in listed(everything) if PurePosixPath(name).suffix.lower() in CODE]
+    code = listed(everything)
     tests = {name for name in code if is_test(name)}
     begun = [path for path, _number, _line in hits(starts) if path in tests]
     checked = {path for path, _number, _line in hits(checks)}
     about = {subject(name) for name in tests}
     untested = [name for name in code if name not in tests and PurePosixPath(name).stem not in about | {"__init__"}]
-    empty = sorted(set(begun) - checked)
+    empty = [] if broken_off(checks) else sorted(set(begun) - checked)
     lines = [
         HEADINGS["test_auditor"],
         *failures([everything, starts, checks]),
@@ -217,8 +227,8 @@ def audit(everything, starts, checks):
     ]
     if empty:
         lines.append(f"Test files that check nothing: {len(empty)}, for instance {empty[0]}.")
-    if any(map(unlisted, (everything, starts))):
-        lines.append("The folder is larger than what was listed; the counts are of what was seen.")
+    if unlisted(everything) or broken_off(starts):
+        lines.append(f"These are the first {len(code):,} of {counted(everything):,} code files.")
     return [*lines, f"Summary: {len(begun):,} tests; {len(untested):,} code files have no test of their name."]
 
 
@@ -234,21 +244,30 @@ def subject(name):
 
 # --- reading what the tools say ---------------------------------------------------------------------------------------
 
-NOTE = re.compile(r"^\W*([\d,]+) (?:more|further)\b|\b([\d,]+) (?:more|further) \w+.*not (?:shown|listed)")
+NOTE = re.compile(r"\[(?:\.\.\. |stopped after|too large|\d+ directories)|\((?:no file matches|no line matches|empty )")
+MORE = re.compile(r"\[\.\.\. (\d+) more ")
 
 
 def lines_of(call):
-    return [] if call.failed else [line for line in call.result.splitlines() if line and line != "(no output)"]
+    return [] if call.failed else [line for line in call.result.splitlines() if line]
 
 
 def listed(call):
-    return [line for line in lines_of(call) if not NOTE.search(line)]
+    """The lines that a tool found, without those in which it says something about them."""
+    return [line for line in lines_of(call) if not NOTE.match(line)]
 
 
 def unlisted(call):
-    """How many entries a tool left out, by its own last line."""
-    found = [NOTE.search(line) for line in lines_of(call)[-2:]]
-    return sum(int((match[1] or match[2]).replace(",", "")) for match in found if match)
+    """How many entries a tool left out, by its own words."""
+    return sum(int(found[1]) for found in map(MORE.match, lines_of(call)) if found)
+
+
+def counted(call):
+    return len(listed(call)) + unlisted(call)
+
+
+def broken_off(call):
+    return any(line.startswith("[... ") for line in lines_of(call))
 
 
 def hits(call):
@@ -259,6 +278,4 @@ def hits(call):
 
 
 def failures(calls):
-    return [
-        f"{call.name} failed: {call.result.splitlines()[0] if call.result else ''}" for call in calls if call.failed
-    ]
+    return [f"{call.name} failed: {(call.result.splitlines() or [''])[0]}" for call in calls if call.failed]

@@ -1,0 +1,79 @@
+"""Where Redis is, and the client of a team there."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from lattice.redis.connection import check_server, open_redis
+from lattice.redis.run_store import RedisRunStore
+
+from lattice.client import LatticeClient
+from lattice.errors import OptionError
+from lattice.run_store import StoreOptions
+from workers.embedded_redis import DATA_FOLDER, running_url
+from workers.settings import Settings
+
+__all__ = ["check_redis", "client_of", "redis_url_of", "store_of", "store_options"]
+
+
+def redis_url_of(settings: Settings) -> str:
+    """Return the configured URL, else that of the server which ``lattice up`` runs in this folder.
+
+    Raises:
+        OptionError: there is neither.
+    """
+    url = settings.redis_url or running_url(Path.cwd() / DATA_FOLDER)
+    if url is None:
+        raise OptionError(
+            "no Redis is configured, and no `lattice up` runs in this folder.\n"
+            "Name a server with --redis-url or LATTICE_REDIS_URL, for instance redis://localhost:6379/0."
+        )
+    return url
+
+
+async def check_redis(url: str) -> None:
+    """Make sure that a server can be used, before anything starts.
+
+    Raises:
+        StoreError: it cannot be reached or is not fit to keep work in; says what to do.
+    """
+    redis = open_redis(url)
+    try:
+        await check_server(redis, url)
+    finally:
+        await redis.aclose()
+
+
+def store_options(settings: Settings) -> StoreOptions:
+    """Return the limits that the settings give a store."""
+    return StoreOptions(
+        max_attempts=settings.max_attempts,
+        retention_ms=settings.retention_ms,
+        max_message_bytes=settings.max_message_bytes,
+    )
+
+
+def client_of(settings: Settings, team: str) -> LatticeClient:
+    """Return the client of a team, to be entered."""
+    return LatticeClient(team=team, redis_url=redis_url_of(settings), options=store_options(settings))
+
+
+@asynccontextmanager
+async def store_of(settings: Settings, team: str) -> AsyncIterator[RedisRunStore]:
+    """Open the run store of a team.
+
+    Raises:
+        OptionError: no Redis is configured.
+        StoreError: it cannot be reached or is not fit to keep work in.
+    """
+    url = redis_url_of(settings)
+    redis = open_redis(url)
+    try:
+        await check_server(redis, url)
+        store = RedisRunStore(redis, team, store_options(settings))
+        try:
+            yield store
+        finally:
+            await store.close()
+    finally:
+        await redis.aclose()
