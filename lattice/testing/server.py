@@ -54,9 +54,9 @@ class MessagesApiServer:
     ``http_error()``, ``stream_error()``, ``early_end()``, ``dropped()``, ``raw_stream()``. Works as ``async with`` on
     the running loop and as ``with`` in a thread of its own.
 
-    ``requests`` holds what arrived, ``cache`` what the prompt cache saved, ``disconnects`` how many clients hung up
-    before their answer was complete. Requests that the provider would refuse get the status 400, unless ``strict`` is
-    False.
+    ``requests`` holds what arrived, ``cache`` what the prompt cache saved, ``connections`` how many there were, and
+    ``disconnects`` how many clients hung up before their answer was complete. Requests that the provider would refuse
+    get the status 400, unless ``strict`` is False.
 
     >>> async with MessagesApiServer(["Hello!"]) as server:
     ...     client = AnthropicClient(api_key="key", base_url=server.base_url)
@@ -71,17 +71,23 @@ class MessagesApiServer:
         self._chunk_size = chunk_size
         self._validator = RequestValidator()
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._open: set[asyncio.Task[None]] = set()
         self._thread: _ServerThread | None = None
         self.requests: list[RecordedRequest] = []
         self.cache = PromptCache()
         self.disconnects = 0
+        self.connections = 0
         self.port = 0
 
     @property
     def base_url(self) -> str:
         """Where the server listens."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def open_connections(self) -> int:
+        """How many connections are open at the moment."""
+        return len(self._open)
 
     async def start(self) -> None:
         """Begin to listen."""
@@ -93,9 +99,9 @@ class MessagesApiServer:
         if self._server is None:
             return
         self._server.close()
-        for task in list(self._connections):
+        for task in list(self._open):
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*self._open, return_exceptions=True)
         await self._server.wait_closed()
         self._server = None
 
@@ -122,7 +128,8 @@ class MessagesApiServer:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._connections.add(task)
+        self._open.add(task)
+        self.connections += 1
         connection = Connection(reader, writer)
         try:
             await self._serve(connection)
@@ -131,7 +138,7 @@ class MessagesApiServer:
         except asyncio.CancelledError:
             connection.reset()  # the server stops; start_server() wants its tasks to end quietly
         finally:
-            self._connections.discard(task)
+            self._open.discard(task)
             await connection.close()
 
     async def _serve(self, connection: Connection) -> None:
