@@ -18,7 +18,7 @@ from typing import Any
 from honcho.colour import get_colours
 from honcho.printer import Message, Printer
 
-from workers.process import EXIT_USAGE
+from workers.process import EXIT_USAGE, SUPERVISED
 
 __all__ = ["Child", "Children", "LinePrinter", "command_line"]
 
@@ -133,8 +133,8 @@ class Children:
     async def _run(self, child: Child) -> int:
         process = await asyncio.create_subprocess_exec(
             *child.argv,
-            env={**os.environ, **child.env},
-            stdin=asyncio.subprocess.DEVNULL,
+            env={**os.environ, SUPERVISED: "1", **child.env},
+            stdin=asyncio.subprocess.PIPE,  # closes when this process dies, however it dies
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is ours to pass on

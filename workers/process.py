@@ -1,6 +1,7 @@
 """The shell around every process: one event loop, signals, exit codes."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_OK",
     "EXIT_USAGE",
+    "SUPERVISED",
     "StopRequest",
     "invoke",
     "main_of",
@@ -26,6 +28,9 @@ __all__ = [
 ]
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+SUPERVISED = "LATTICE_SUPERVISED"
+"""Set for a child whose stdin its supervisor holds open: when that closes, the supervisor is dead."""
+
 GRACE = 2.0
 """Seconds that cleaning up may take after the second signal, or after the end of the main coroutine."""
 
@@ -91,6 +96,8 @@ async def _guarded(main: Callable[[StopRequest], Coroutine[Any, Any, int]]) -> i
 
     for number in before:
         signal.signal(number, on_signal)
+    if os.environ.pop(SUPERVISED, None):
+        threading.Thread(target=_outlive_nobody, daemon=True).start()
     try:
         return await task
     except asyncio.CancelledError:
@@ -100,6 +107,14 @@ async def _guarded(main: Callable[[StopRequest], Coroutine[Any, Any, int]]) -> i
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _outlive_nobody() -> None:
+    """Drain when the supervisor is gone, however it went."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 1024):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _exit_soon(code: int) -> threading.Timer:

@@ -14,8 +14,8 @@ from lattice.errors import OptionError
 __all__ = ["OPTIONS", "Option", "Settings", "SettingsError", "load_settings", "parse_duration", "parse_size"]
 
 PREFIX = "LATTICE_"
-FREE_PREFIXES = ("LATTICE_DEMO_", "LATTICE_TEST_", "LATTICE_BENCH_")
-"""Variables of the bundled demo, of tests and of benchmarks; they are no settings."""
+FREE_PREFIXES = ("LATTICE_DEMO_", "LATTICE_TEST_", "LATTICE_BENCH_", "LATTICE_SUPERVISED")
+"""Variables of the bundled demo, of tests, of benchmarks and of the supervisor; they are no settings."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.IGNORECASE)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -88,6 +89,31 @@ time.sleep(60)
     grandchild = int(said[0][1])
     assert not await group.stop(within=0.1)
     await until(lambda: not alive(grandchild))
+
+
+SUPERVISOR = """
+import asyncio, os, signal, sys
+from workers.children import Child, Children
+
+CHILD = "import os; from workers.process import run\\n"
+CHILD += "async def main(stop):\\n    print(os.getpid(), flush=True)\\n    await stop.wait()\\n    return 0\\nrun(main)"
+
+async def main():
+    def say(name, line):
+        print(line.decode(), flush=True)
+    Children(say).start(Child(name="a", argv=(sys.executable, "-c", CHILD)))
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_child_does_not_outlive_a_supervisor_that_was_killed():
+    supervisor = subprocess.Popen([sys.executable, "-c", SUPERVISOR], stdout=subprocess.PIPE, text=True)
+    child = int(await asyncio.to_thread(supervisor.stdout.readline))
+    supervisor.kill()
+    supervisor.communicate()
+    await until(lambda: not alive(child))
 
 
 def alive(pid):
