@@ -103,7 +103,10 @@ class Run(RunState):
 
     def abandoned(self) -> bool:
         """Whether nobody is left to take the events."""
-        return self.owner is not None and self.owner() is None
+        if self.owner is None:
+            return False
+        owner = self.owner()
+        return owner is None or getattr(owner, "cr_frame", owner) is None  # closed, perhaps before it began
 
     def in_other_loop(self) -> bool:
         """Whether the event loop that the query ran in is another one, and gone."""
