@@ -14,9 +14,9 @@ import click
 from lattice.client import LatticeClient
 from lattice.encoding import compact_json
 from lattice.errors import AppError, OptionError
-from lattice.run_store import StoreOptions
 from lattice.team.names import clean_name
 from workers.apps import load_app
+from workers.connections import client_of
 from workers.follow import follow_view
 from workers.logs import configure_logs
 from workers.options import LOGGING, TEAM, with_settings
@@ -131,17 +131,8 @@ def _team_of(settings: Settings, team_name: str | None) -> str:
         raise AppError(f"{error.message}\nOr name the team with --team.") from error
 
 
-def _redis_url(settings: Settings) -> str:
-    if settings.redis_url is None:
-        raise OptionError(
-            "where is Redis? Give --redis-url or LATTICE_REDIS_URL, for instance redis://localhost:6379/0"
-        )
-    return settings.redis_url
-
-
 async def _main(settings: Settings, team: str, request: Request, stop: StopRequest) -> int:
-    limits = StoreOptions(retention_ms=settings.retention_ms, max_message_bytes=settings.max_message_bytes)
-    async with LatticeClient(team=team, redis_url=_redis_url(settings), options=limits) as client:
+    async with client_of(settings, team) as client:
         if request.run_id is None:
             run_id = await client.submit(request.task, **request.options)
         else:
