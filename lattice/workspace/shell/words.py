@@ -83,8 +83,13 @@ class Words:
         values = self._expand(node)
         if values is None:
             return None
-        expanded = [text for value in values for text in _with_braces(value)]
-        return list(dict.fromkeys(expanded)) if len(expanded) <= _MOST_VALUES else None
+        expanded: dict[str, None] = {}
+        for value in values:
+            texts = _with_braces(value)
+            if texts is None or len(expanded) > _MOST_VALUES:
+                return None
+            expanded.update(dict.fromkeys(texts))
+        return list(expanded)
 
     def _expand(self, node: Any) -> Values:
         kind = node.type
@@ -234,11 +239,17 @@ def _product(parts: list[Values]) -> Values:
     return ["".join(choice) for choice in itertools.product(*known)]
 
 
-def _with_braces(text: str) -> list[str]:
-    """Return the text as a plain shell reads it, and as one with brace expansion does."""
-    match = _BRACES.search(text)
-    if match is None or ("," not in match[1] and ".." not in match[1]):
-        return [text]
-    choices = match[1].split(",") if "," in match[1] else match[1].split("..")[:2]
-    inner = [more for choice in choices for more in _with_braces(text[: match.start()] + choice + text[match.end() :])]
-    return [text, *inner][: _MOST_VALUES + 1]
+def _with_braces(text: str) -> Values:
+    """Return the text as a plain shell reads it, and as one with brace expansion does; None if that is too much."""
+    found: list[str] = []
+    pending = [text]
+    while pending:
+        current = pending.pop()
+        found.append(current)
+        match = next((m for m in _BRACES.finditer(current) if "," in m[1] or ".." in m[1]), None)
+        if match is not None:
+            choices = match[1].split(",") if "," in match[1] else match[1].split("..")[:2]
+            pending.extend(current[: match.start()] + choice + current[match.end() :] for choice in choices)
+        if len(found) + len(pending) > _MOST_VALUES:
+            return None
+    return found
