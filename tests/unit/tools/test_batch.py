@@ -154,7 +154,9 @@ async def test_traces_of_a_group_come_in_the_order_of_finishing():
         elif kind == "tool_result" and data["tool_use_id"] in "cb":
             gates[{"c": "b", "b": "a"}[data["tool_use_id"]]].set()
 
-    env = ToolEnvironment(tools={"t": tool("t", "d", ANY, handler)}, concurrency=ToolConcurrency(mode="all"), trace=trace)
+    env = ToolEnvironment(
+        tools={"t": tool("t", "d", ANY, handler)}, concurrency=ToolConcurrency(mode="all"), trace=trace
+    )
     outcome = await execute_batch([call("t", name) for name in "abc"], env)
     assert rows == [("tool_use", n) for n in "abc"] + [("tool_result", n) for n in "cba"]
     assert [block["content"] for block in outcome.results] == ["a", "b", "c"]

@@ -242,9 +242,16 @@ async def test_a_hook_sees_copies_and_everything_about_the_call():
     the_call = call()
     boom = RuntimeError("boom")
     signal = AbortController().signal
-    outcome = await run(raising(boom), the_call, on_tool_result=hook, source={"kind": "agent"}, context="host", signal=signal)
+    outcome = await run(
+        raising(boom), the_call, on_tool_result=hook, source={"kind": "agent"}, context="host", signal=signal
+    )
     (context,) = seen
-    assert (context.tool_name, context.tool_use_id, context.source, context.context) == ("t", "c1", {"kind": "agent"}, "host")
+    assert (context.tool_name, context.tool_use_id, context.source, context.context) == (
+        "t",
+        "c1",
+        {"kind": "agent"},
+        "host",
+    )
     assert context.error.cause is boom
     assert context.signal is signal
     assert outcome.results[0]["content"] == "Tool t failed: boom"

@@ -158,7 +158,9 @@ async def test_the_exclusive_tool_must_be_alone(tools, ran, batch):
 async def test_the_policy_speaks_before_exclusivity(tools):
     """agent:POL-11"""
     environment = ToolEnvironment(
-        tools=tools, exclusive_tool="submit_output", policy=lambda _c: {"allowed": False, "code": "mine", "message": "m"}
+        tools=tools,
+        exclusive_tool="submit_output",
+        policy=lambda _c: {"allowed": False, "code": "mine", "message": "m"},
     )
     outcome = await execute_batch([call("a", "1"), call("submit_output", "2")], environment)
     assert json.loads(outcome.results[0]["content"])["code"] == "mine"
@@ -173,9 +175,7 @@ async def test_a_truncated_response_is_refused_before_everything_else(tools, ran
 
     environment = ToolEnvironment(tools=tools, policy=asked.append, permission=asked.append, trace=trace)
     outcome = await execute_batch(BOTH, environment, truncated=True)
-    first = (
-        "Tool a was not executed: the model response was truncated at max_tokens, so tool inputs may be incomplete."
-    )
+    first = "Tool a was not executed: the model response was truncated at max_tokens, so tool inputs may be incomplete."
     assert outcome.results[0]["content"] == (
         f"{first} Shorten your thinking and output, then issue the tool call again."
     )

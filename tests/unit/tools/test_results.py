@@ -9,7 +9,13 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 
 @pytest.mark.parametrize(
     "returned",
-    ["hi", {"content": "hi"}, ToolResult("hi"), {"content": "hi", "endTurn": False}, {"content": "hi", "end_turn": False}],
+    [
+        "hi",
+        {"content": "hi"},
+        ToolResult("hi"),
+        {"content": "hi", "endTurn": False},
+        {"content": "hi", "end_turn": False},
+    ],
 )
 def test_every_way_to_return_a_text(returned):
     """agent:TOOL-08"""
@@ -30,7 +36,9 @@ def test_null_is_a_structured_result():
     assert normalise({"content": "x"}).structured_result is UNSET
 
 
-@pytest.mark.parametrize("nothing", ["", " \n", None, [], [{"type": "text", "text": ""}], {"content": None}, {"content": ""}])
+@pytest.mark.parametrize(
+    "nothing", ["", " \n", None, [], [{"type": "text", "text": ""}], {"content": None}, {"content": ""}]
+)
 def test_nothing_becomes_a_text_that_a_provider_accepts(nothing):
     """agent:EXEC-08 - ours says so instead of failing."""
     assert normalise(nothing).content == NO_OUTPUT
@@ -42,7 +50,9 @@ def test_blocks_are_kept_and_empty_texts_dropped():
     assert usable_content(blocks) == [IMAGE, {"type": "text", "text": "a"}]
 
 
-@pytest.mark.parametrize("returned", [7, object(), {"text": "x"}, {"content": 7}, {"content": [7]}, {"content": [{"type": "text"}]}])
+@pytest.mark.parametrize(
+    "returned", [7, object(), {"text": "x"}, {"content": 7}, {"content": [7]}, {"content": [{"type": "text"}]}]
+)
 def test_what_cannot_be_a_result_is_an_error_that_says_why(returned):
     with pytest.raises(ToolExecutionError, match=r"return|content|text"):
         normalise(returned)

@@ -67,7 +67,9 @@ def test_missing_arguments_are_refused(given):
 
 def test_unknown_options_are_named():
     """agent:OPT-07 agent:OPT-08"""
-    with pytest.raises(OptionError, match=r'^tool\("a"\): unknown option "is_safe"\. Check for a typo, or upgrade the SDK'):
+    with pytest.raises(
+        OptionError, match=r'^tool\("a"\): unknown option "is_safe"\. Check for a typo, or upgrade the SDK'
+    ):
         tool("a", "d", Query, answer, is_safe=None)
 
 

@@ -70,7 +70,10 @@ def test_write_roots_are_the_configured_then_the_granted():
 def test_the_prompt_lists_what_is_granted():
     """agent:GRANT-09"""
     assert grants_section([]) == ""
-    grants = [WorkspaceGrant(Path("/a"), reason="shared docs", granted_by="lead", work_item_id="w1"), WorkspaceGrant(Path("/b"))]
+    grants = [
+        WorkspaceGrant(Path("/a"), reason="shared docs", granted_by="lead", work_item_id="w1"),
+        WorkspaceGrant(Path("/b")),
+    ]
     text = grants_section(grants)
     assert text.startswith("Runtime workspace access for this task:\n1. /a\n")
     for line in ("access: write", "reason: shared docs", "granted_by: lead", "work_item: w1", "2. /b"):

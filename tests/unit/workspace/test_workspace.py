@@ -83,7 +83,9 @@ def test_a_path_is_taken_from_the_current_directory(tmp_path, monkeypatch):
 def test_the_object_form(tmp_path, monkeypatch, spelling):
     """agent:WS-05 agent:WS-06"""
     monkeypatch.chdir(tmp_path)
-    keys = ("allowed_directories", "bash_timeout_ms") if spelling == "snake" else ("allowedDirectories", "bashTimeoutMs")
+    keys = (
+        ("allowed_directories", "bash_timeout_ms") if spelling == "snake" else ("allowedDirectories", "bashTimeoutMs")
+    )
     made = resolved({"cwd": "ws", keys[0]: ["out", "/abs"], keys[1]: 5})
     assert made.cwd == tmp_path / "ws"
     assert made.allowed_directories == (tmp_path / "ws/out", Path("/abs"))
