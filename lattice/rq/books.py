@@ -37,11 +37,11 @@ _ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, Jo
 
 @dataclass(slots=True)
 class Running:
-    """A job that this worker has begun."""
+    """A job that this worker has begun; ``again`` says that it was run to an end before (a retry, a requeue)."""
 
     job: Job
     execution: Execution
-    ended_at: datetime | None = None
+    again: bool = False
 
 
 @dataclass(slots=True)
@@ -142,12 +142,13 @@ class Books:
         return begun
 
     def _begin(self, pipe: Any, job: Job) -> Running:
+        again = job.get_status(refresh=False) == JobStatus.QUEUED and bool(job.worker_name)
         execution = Execution.create(job, EXECUTION_TTL, pipeline=pipe, worker_name=self.worker.name)
         self.worker.executions[execution.id] = execution
         job.prepare_for_execution(self.worker.name, pipeline=pipe)
         pipe.persist(job.key)
         pipe.lrem(self.queue.intermediate_queue_key, 1, job.id)
-        return Running(job, execution)
+        return Running(job, execution, again)
 
     async def adopt(self, job_id: str) -> Job | None:
         """Take a job from a worker that died: forget its executions and whatever RQ made of it meanwhile."""

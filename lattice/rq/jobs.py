@@ -3,16 +3,18 @@
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
-from lattice.errors import LatticeError, RunHeldError, RunParkedError
+from lattice.errors import LatticeError
 
-__all__ = ["Engine", "RunCancelledError", "RunFailedError", "RunHeldError", "RunParkedError", "context_of", "drive_run"]
+__all__ = ["Engine", "RunCancelledError", "RunFailedError", "again", "context_of", "drive_run"]
 
 
 class Engine(Protocol):
     """Drives the runs of one team."""
 
-    async def drive(self, run_id: str) -> dict[str, Any]:
+    async def drive(self, run_id: str, *, again: bool = False) -> dict[str, Any]:
         """Drive a run to its end and return its outcome: run_id, status, result, usage, error.
+
+        With ``again`` RQ has queued it once more after it failed: it goes on from its last recorded step.
 
         Raises:
             RunHeldError: somebody else drives it.
@@ -44,6 +46,9 @@ class RunCancelledError(LatticeError):
 
 _engine: ContextVar[Engine | None] = ContextVar("lattice_engine", default=None)
 
+again: ContextVar[bool] = ContextVar("lattice_again", default=False)
+"""Whether the job was run to an end before, and RQ retries it or somebody requeued it."""
+
 
 def context_of(engine: Engine) -> Context:
     """Return a copy of the current context in which jobs are driven by ``engine``."""
@@ -63,7 +68,7 @@ async def drive_run(run_id: str) -> dict[str, Any]:
     engine = _engine.get()
     if engine is None:
         raise LatticeError(f"run {run_id} needs a coordinator: start lattice-coordinator instead of a plain RQ worker")
-    outcome = await engine.drive(run_id)
+    outcome = await engine.drive(run_id, again=again.get())
     if outcome["status"] == "failed":
         raise RunFailedError(outcome)
     if outcome["status"] == "cancelled":

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import redis as blocking_redis
 from redis.asyncio import Redis
 
+from lattice.errors import RunHeldError, RunParkedError
 from lattice.rq.backoff import Backoff
-from lattice.rq.jobs import Engine, RunHeldError, RunParkedError, context_of
+from lattice.rq.jobs import Engine, context_of
 from lattice.rq.queue import queue_of
 from lattice.rq.upkeep import Upkeep
 from lattice.rq.worker import REDIS_DOWN, AsyncWorker

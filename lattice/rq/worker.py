@@ -24,9 +24,10 @@ from rq.utils import now
 from rq.worker import BaseWorker
 from rq.worker_registration import clean_worker_registry
 
+from lattice.errors import RunHeldError, RunParkedError
 from lattice.rq.backoff import Backoff
 from lattice.rq.books import Books, Ended, Running
-from lattice.rq.jobs import RunCancelledError, RunFailedError, RunHeldError, RunParkedError
+from lattice.rq.jobs import RunCancelledError, RunFailedError, again
 
 __all__ = ["REDIS_DOWN", "AsyncWorker"]
 
@@ -236,6 +237,7 @@ class AsyncWorker(BaseWorker):
         return await self.in_thread(job.perform)
 
     async def _perform(self, running: Running) -> None:
+        again.set(running.again)
         try:
             value = await self._call(running.job)
         except RunHeldError:

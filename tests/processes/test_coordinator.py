@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+from pathlib import Path
 
 import pytest
 import redis as blocking
@@ -144,8 +145,8 @@ async def test_one_coordinator_holds_many_waiting_runs(commands, client, queue):
     coordinator = await commands.start("lattice-coordinator", "--concurrency", "300")
     runs = [await client.submit(f"count {n}") for n in range(300)]
     await until(lambda: all_waiting(client, runs), timeout=50)
-    with open(f"/proc/{coordinator.pid}/status") as status:
-        (resident,) = [int(line.split()[1]) for line in status if line.startswith("VmRSS")]
+    status = Path(f"/proc/{coordinator.pid}/status").read_text()
+    (resident,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")]
     assert resident < 200 * 1024
     assert queue.started_job_registry.count == 300
 

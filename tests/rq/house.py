@@ -75,9 +75,11 @@ class Engine:
     def __init__(self):
         self.answers = {}
         self.driven = []
+        self.again = []
 
-    async def drive(self, run_id):
+    async def drive(self, run_id, *, again=False):
         self.driven.append(run_id)
+        self.again.append(again)
         answer = self.answers.get(run_id)
         if answer is None:
             answer = self.answers[run_id] = asyncio.get_running_loop().create_future()

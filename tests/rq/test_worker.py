@@ -10,7 +10,7 @@ from rq import Queue, Retry
 from rq.job import JobStatus
 from rq.webhook import Webhook
 
-from lattice.rq.jobs import RunHeldError, RunParkedError
+from lattice.errors import RunHeldError, RunParkedError
 from tests.rq.house import until
 
 pytestmark = pytest.mark.redis
@@ -89,6 +89,7 @@ async def test_a_retry_runs_the_job_again(house, engine):
     await house.worker()
     await until(lambda: house.job("run-1").get_status() == JobStatus.FAILED)
     assert engine.driven == ["run-1"] * 3
+    assert engine.again == [False, True, True]
     assert "the network is away" in house.job("run-1").latest_result().exc_string
 
 
@@ -115,6 +116,7 @@ async def test_a_parked_run_goes_back_to_the_front_of_the_queue(house, engine):
     engine.answers["run-1"] = "succeeded"
     await house.worker()
     await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED)
+    assert not any(engine.again)
 
 
 async def test_an_adopted_job_moves_to_the_new_worker_and_finishes_there(house, engine):
@@ -252,3 +254,15 @@ async def test_many_jobs_that_end_at_once_cost_few_round_trips(house, engine):
     assert house.queue.finished_job_registry.count == 200
     assert sum(command["calls"] for command in commands.values()) < 200 * 26
     assert commands["cmdstat_exec"]["calls"] < 40
+
+
+async def test_a_requeued_job_is_driven_again(house, engine):
+    engine.answers["run-1"] = "failed"
+    house.enqueue("run-1")
+    worker = await house.worker()
+    await until(lambda: house.job("run-1").get_status() == JobStatus.FAILED and not worker.running)
+    engine.answers["run-1"] = "succeeded"
+    house.job("run-1").requeue()
+    await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED)
+    assert engine.again == [False, True]
+    assert house.queue.failed_job_registry.count == 0

@@ -11,7 +11,7 @@ class Engine:
     def __init__(self, status, error=None):
         self.outcome = {"run_id": "r", "status": status, "result": "done", "usage": None, "error": error}
 
-    async def drive(self, run_id):
+    async def drive(self, run_id, *, again=False):
         assert run_id == "r"
         return self.outcome
 
