@@ -53,7 +53,7 @@ def test_the_header_names_the_keys_and_arguments_that_are_used(path):
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_the_header_says_what_comes_back(path):
     header, _ = header_and_body(path)
-    assert re.search(r"^--\s*(Reply|Returns?)\b", header, re.M | re.I)
+    assert re.search(r"^--\s*(Reply|Returns?)\b", header, re.MULTILINE | re.IGNORECASE)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
