@@ -146,14 +146,13 @@ async def _run(
         state.fail(error)
         outcome = error_outcome(call, _cut_off(definition.name), AbortError())
     except asyncio.CancelledError as error:
-        if task is not None and task.cancelling() > cancelled_before:
-            state.fail(error)
-            return error_outcome(call, _cut_off(definition.name), AbortError())
-        outcome = _failed(call, definition.name, error, environment)
+        own = task is None or task.cancelling() == cancelled_before
+        stopped = error_outcome(call, _cut_off(definition.name), AbortError())
+        outcome = _failed(call, definition.name, error, environment) if own else stopped
     except ESCAPING as error:
         outcome = _failed(call, definition.name, error, environment)
     if task is not None and task.cancelling() > cancelled_before:
-        # The handler swallowed the cancellation: its result stands, the cancellation is not forgotten.
+        # Even if the handler swallowed the cancellation: its result stands, the cancellation is not forgotten.
         state.fail(asyncio.CancelledError())
         with contextlib.suppress(asyncio.CancelledError):  # one that was asked for from inside is still to come
             await asyncio.sleep(0)

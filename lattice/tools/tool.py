@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from lattice.abort import AbortController, AbortSignal
 from lattice.errors import OptionError
@@ -31,6 +31,15 @@ class Unset:
 
 
 UNSET: Final = Unset()
+
+
+class _Options(NamedTuple):
+    """The options of ``tool()`` as they were given."""
+
+    is_concurrency_safe: Any
+    metadata: Any
+    on_recovery: Any
+    timeout_ms: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +158,20 @@ def tool(
         name: what the model calls it: letters, digits, ``_`` and ``-``, at most 128.
         description: what the model reads about it.
         input_schema: a pydantic model, a JSON Schema dict, or an object with ``parse``.
-        handler: ``handler(input)`` or ``handler(input, context)``, ``def`` or ``async def``; it returns a text, a
-            ``ToolResult``, a dict with its keys, or None. A ``def`` handler runs in a thread.
+        handler: takes ``(input)`` or ``(input, context)``, returns a text, a ``ToolResult``, a dict with its keys, or
+            None; a ``def`` handler runs in a thread.
         is_concurrency_safe: says of a parsed input whether the call may overlap with others.
         metadata: the host's own notes; neither read here nor shown to the model.
-        on_recovery: ``"rerun"`` if a call that was cut off by a crash may simply be repeated; else the model is told
-            that its outcome is unknown.
+        on_recovery: ``"rerun"`` if a call that a crash cut off may be repeated; else the model is told of it.
         timeout_ms: how long one call may take, in milliseconds; None is for ever.
-        unknown: nothing; any other option is refused.
+        unknown: refused.
 
     Raises:
         OptionError: an option is missing, unknown or unusable.
     """
     if name is None and description is None and input_schema is None and handler is None:
         return tool
-    options = {
-        "is_concurrency_safe": is_concurrency_safe,
-        "metadata": metadata,
-        "on_recovery": on_recovery,
-        "timeout_ms": timeout_ms,
-    }
+    options = _Options(is_concurrency_safe, metadata, on_recovery, timeout_ms)
     _check_options(name, options, unknown)
     if not description or input_schema is None:
         raise OptionError("tool(name, description, input_schema, handler) requires all arguments")
@@ -193,12 +196,10 @@ def check_tool_names(tools: Iterable[ToolDefinition]) -> None:
         seen.add(definition.name)
 
 
-def _define(
-    name: str, description: str, input_schema: Any, handler: Handler, *, options: dict[str, Any]
-) -> ToolDefinition:
+def _define(name: str, description: str, input_schema: Any, handler: Handler, *, options: _Options) -> ToolDefinition:
     if not callable(handler):
         raise OptionError(f'tool("{name}"): handler must be callable, not {handler!r}')
-    safe = options["is_concurrency_safe"]
+    safe = options.is_concurrency_safe
     try:
         json_schema, parse = schema_to_json(input_schema), make_parser(input_schema)
     except OptionError as error:
@@ -211,13 +212,13 @@ def _define(
         parse=parse,
         handler=handler,
         is_concurrency_safe=_always if safe is True else safe or None,
-        metadata=options["metadata"] or None,
-        on_recovery=options["on_recovery"],
-        timeout_ms=options["timeout_ms"],
+        metadata=options.metadata or None,
+        on_recovery=options.on_recovery,
+        timeout_ms=options.timeout_ms,
     )
 
 
-def _check_options(name: Any, options: dict[str, Any], unknown: dict[str, Any]) -> None:
+def _check_options(name: Any, options: _Options, unknown: dict[str, Any]) -> None:
     label = f'tool("{name}")'
     for key in unknown:
         raise OptionError(
@@ -226,13 +227,13 @@ def _check_options(name: Any, options: dict[str, Any], unknown: dict[str, Any]) 
         )
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise OptionError(f"tool: name must be 1 to 128 letters, digits, _ or -, not {name!r}")
-    safe, metadata, timeout_ms = options["is_concurrency_safe"], options["metadata"], options["timeout_ms"]
+    safe, metadata, on_recovery, timeout_ms = options
     if safe is not None and not isinstance(safe, bool) and not callable(safe):
         raise OptionError(f"{label}: is_concurrency_safe must be a function of the parsed input, not {safe!r}")
     if metadata is not None and not isinstance(metadata, dict):
         raise OptionError(f"{label}: metadata must be a dict, not {metadata!r}")
-    if options["on_recovery"] not in {"unknown", "rerun"}:
-        raise OptionError(f'{label}: on_recovery must be "unknown" or "rerun", not {options["on_recovery"]!r}')
+    if on_recovery not in {"unknown", "rerun"}:
+        raise OptionError(f'{label}: on_recovery must be "unknown" or "rerun", not {on_recovery!r}')
     if timeout_ms is not None and (isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms <= 0):
         raise OptionError(f"{label}: timeout_ms must be a positive integer number of milliseconds, not {timeout_ms!r}")
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lattice.workspace.shell.listing import listed_paths, stages_of
+
 __all__ = ["Values", "Words", "collect_assignments"]
 
 Values = list[str] | None
@@ -173,8 +175,11 @@ class Words:
 
     def _output(self, node: Any) -> Values:
         commands = node.named_children
-        if len(commands) != 1 or commands[0].type != "command":
+        if len(commands) != 1:
             return None
+        listed = listed_paths(stages_of(commands[0]), self.expand)
+        if listed is not None or commands[0].type != "command":
+            return listed
         words = [_text(child) for child in commands[0].named_children]
         if words == ["pwd"]:
             return None if self.cwds is None else sorted(self.cwds)

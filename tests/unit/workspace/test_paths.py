@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import pytest
@@ -26,9 +25,9 @@ def test_containment_follows_symlinks(tmp_path):
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
-    os.symlink(outside, root / "link")
-    os.symlink(outside / "new.txt", root / "dangling")
-    os.symlink(root, tmp_path / "alias")
+    (root / "link").symlink_to(outside)
+    (root / "dangling").symlink_to(outside / "new.txt")
+    (tmp_path / "alias").symlink_to(root)
     assert is_within(root, [root])
     assert is_within(root / "a/b", [root])
     assert is_within(tmp_path / "alias/a", [root])

@@ -1,5 +1,4 @@
 import asyncio
-import os
 import re
 from pathlib import Path
 
@@ -155,11 +154,11 @@ async def test_reads_outside_are_fine(tools):
 
 async def test_no_descriptor_is_left_open(tools):
     await tools.ok("Bash", command="true")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for command in ("seq 100000", "echo a"):
         await tools.ok("Bash", command=command)
     await tools.error("Bash", command="sleep 60", timeout_ms=50)
-    await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+    await until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= before)
 
 
 async def test_a_workspace_that_is_not_there_is_told(tmp_path, make_tools):

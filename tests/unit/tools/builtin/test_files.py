@@ -115,14 +115,14 @@ async def test_symlinks_do_not_lead_out(tmp_path, make_tools):
     (tmp_path / "ws").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out/f.txt").write_text("old")
-    os.symlink(tmp_path / "out", tmp_path / "ws/dir")
-    os.symlink(tmp_path / "out/f.txt", tmp_path / "ws/file")
-    os.symlink(tmp_path / "out/new.txt", tmp_path / "ws/dangling")
+    (tmp_path / "ws/dir").symlink_to(tmp_path / "out")
+    (tmp_path / "ws/file").symlink_to(tmp_path / "out/f.txt")
+    (tmp_path / "ws/dangling").symlink_to(tmp_path / "out/new.txt")
     tools = make_tools(tmp_path / "ws")
     for path in ("dir/f.txt", "file", "dangling", "dir/deeper/x"):
         assert "permission_denied" in await tools.error("Write", file_path=path, content="new")
     assert "permission_denied" in await tools.error("Edit", file_path="file", old_string="old", new_string="new")
-    assert sorted(os.listdir(tmp_path / "out")) == ["f.txt"]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["f.txt"]
     assert (tmp_path / "out/f.txt").read_text() == "old"
 
 
@@ -190,7 +190,7 @@ async def test_ls_lists_sorted_with_slashes(tools, tmp_path):
     for name in ("b", "a.txt", ".hidden", "B"):
         (tmp_path / name).write_text("")
     (tmp_path / "dir").mkdir()
-    os.symlink(tmp_path / "dir", tmp_path / "link")
+    (tmp_path / "link").symlink_to(tmp_path / "dir")
     assert await tools.ok("LS") == ".hidden\nB\na.txt\nb\ndir/\nlink"
     assert await tools.ok("LS", path="dir") == "(empty directory)"
     assert "No such file" in await tools.error("LS", path="nope")

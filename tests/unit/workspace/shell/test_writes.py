@@ -8,6 +8,15 @@ from lattice.workspace.shell.writes import find_writes
 ENV = {"HOME": "/root", "PATH": "/bin"}
 
 INSIDE = [
+    "grep -rl foo . | xargs sed -i 's/foo/bar/g'",
+    "find . -name '*.pyc' | sort | xargs rm",
+    "find sub -type f -print0 2>/dev/null | xargs -0 rm -f",
+    "git ls-files | xargs -I{} cp {} sub/",
+    "find . | xargs -I{} mv {} {}.bak",
+    "rm $(find sub -name '*.o')",
+    "for f in $(grep -rl foo src | head -5); do sed -i s/a/b/ $f; done",
+    "ls | xargs rm",
+    "echo a b | xargs rm",
     "echo hi",
     "echo 'a > /etc/b'",
     'echo "x > /etc/p"',
@@ -83,6 +92,19 @@ INSIDE = [
 ]
 
 OUTSIDE = [
+    "find /etc | xargs rm",
+    "find .. -name x | xargs rm",
+    "find . -printf '/etc/%f' | xargs rm",
+    "find . | sed s,.,/etc, | xargs rm",
+    "grep -r foo . | xargs rm",
+    "echo /etc/x | xargs rm",
+    "echo 'a /etc/x' | xargs rm",
+    "ls -d /etc/x | xargs rm",
+    "find . | xargs -I{} mv {} /etc/{}",
+    "find . | xargs -I{} cp a ../{}",
+    "rm $(find / -name x)",
+    "cat list | xargs -I{} rm {}",
+    "find $X | xargs rm",
     "x>/etc/a",
     "x 2>> /etc/f",
     "x 1>>/etc/f",
@@ -241,7 +263,7 @@ OUTSIDE = [
 @pytest.fixture
 def place(tmp_path):
     (tmp_path / "sub").mkdir()
-    os.symlink("/etc", tmp_path / "link")
+    (tmp_path / "link").symlink_to("/etc")
     return tmp_path
 
 
