@@ -67,7 +67,7 @@ class Lattice:
     async def _ready(self, processes):
         async with self._client() as client:
             async with asyncio.timeout(60):
-                while len(await client.processes()) < processes:
+                while len(await client.processes()) < processes:  # noqa: ASYNC110 - they report to Redis, not to us
                     await asyncio.sleep(0.1)
             await client.result(await client.submit("warm up"), timeout=60)
 
