@@ -15,6 +15,7 @@ from lattice.abort import AbortSignal
 from lattice.errors import LatticeError, ToolPermissionDeniedError
 from lattice.tools.builtin.define import builtin_tool, roots_for_writing
 from lattice.tools.builtin.output import Capture, render
+from lattice.tools.threads import handler_threads
 from lattice.tools.tool import ToolContext, ToolDefinition
 from lattice.workspace.denial import PermissionDenial, check_inside
 from lattice.workspace.shell.writes import find_writes
@@ -50,7 +51,7 @@ def make(workspace: Workspace) -> ToolDefinition:
 
 async def _bash(workspace: Workspace, asked: BashInput, context: ToolContext) -> str:
     env = command_environment(workspace.bash_env)
-    _check_writes(asked.command, workspace, context, env)
+    await handler_threads.run(_check_writes, asked.command, workspace, context, env)
     milliseconds = asked.timeout_ms or workspace.bash_timeout_ms
     command = _Command(asked.command, workspace.cwd, env)
     try:

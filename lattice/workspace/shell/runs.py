@@ -2,9 +2,9 @@
 
 import abc
 import glob
+import itertools
 import os.path
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from lattice.workspace.shell.commands import WRAPPERS, Arguments, parse_arguments, written
 from lattice.workspace.shell.words import Values, Words
 
-__all__ = ["Cwds", "Judge", "ShellWrite", "union"]
+__all__ = ["Budget", "Cwds", "Judge", "ShellWrite", "TooMuchError", "union"]
 
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash"}
 _HARMLESS = re.compile(r"/dev/(null|stdin|stdout|stderr|tty|zero|full|fd/\d+)")
@@ -29,13 +29,36 @@ class ShellWrite:
     path: Path | None
 
 
+class TooMuchError(Exception):
+    """The text has more steps than anybody would look at."""
+
+
+class Budget:
+    """How many commands are still judged: loops in loops and functions in functions multiply."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def spend(self) -> None:
+        """Take one step.
+
+        Raises:
+            TooMuchError: none is left.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise TooMuchError
+
+
 class Judge(abc.ABC):
     """What is known while one shell text is read, and the writes that were found."""
 
-    def __init__(self, words: Words, env: Mapping[str, str], functions: dict[str, Any]) -> None:
+    def __init__(self, words: Words, functions: dict[str, Any], budget: Budget) -> None:
         self.words = words
-        self.env = env
         self.functions = functions
+        self.budget = budget
         self.writes: list[ShellWrite] = []
         self.calling: set[str] = set()
         self.made: set[str] = set()
@@ -66,6 +89,7 @@ class Judge(abc.ABC):
 
     def run_command(self, name: str, arguments: Arguments, text: str) -> None:
         """Judge one command; ``text`` is how it is spelled."""
+        self.budget.spend()
         base = Path(name).name
         if base in WRAPPERS:
             self.run_wrapped(base, arguments, text)
@@ -244,7 +268,7 @@ class Judge(abc.ABC):
             if by == "mkdir":
                 self.made.add(os.path.normpath(path))
             if glob.has_magic(value):
-                matches = glob.glob(str(path))[:1000]  # noqa: PTH207 - an absolute pattern
+                matches = itertools.islice(glob.iglob(str(path)), 1000)  # noqa: PTH207 - an absolute pattern
                 self.writes += [ShellWrite(by, value, Path(match)) for match in matches]
 
 

@@ -9,15 +9,16 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lattice.workspace.shell.listing import listed_paths, stages_of
-from lattice.workspace.shell.runs import Cwds, Judge, ShellWrite, union
+from lattice.workspace.shell.runs import Budget, Cwds, Judge, ShellWrite, TooMuchError, union
 from lattice.workspace.shell.words import Words
 
 __all__ = ["ShellWrite", "find_writes"]
 
 _DEEPEST = 8
+_MOST_STEPS = 3000
 
 
 def find_writes(command: str, cwd: Path, env: Mapping[str, str]) -> list[ShellWrite]:
@@ -25,25 +26,44 @@ def find_writes(command: str, cwd: Path, env: Mapping[str, str]) -> list[ShellWr
 
     A command that cannot be parsed is one write that cannot be known.
     """
-    return _Walk(command, frozenset([str(cwd)]), env, 0, {}).run()
+    walk = _Walk(command, frozenset([str(cwd)]), env, _Nesting(Budget(_MOST_STEPS), 0, {}))
+    try:
+        return walk.run()
+    except (TooMuchError, RecursionError):
+        return [*walk.writes, ShellWrite("the shell", command, None)]
 
 
 @functools.cache
-def _parser() -> Any:
+def _language() -> Any:
     import tree_sitter  # noqa: PLC0415 - only hosts that run shell commands pay for it
     import tree_sitter_bash  # noqa: PLC0415 - see above
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def _parse(command: str) -> Any:
+    import tree_sitter  # noqa: PLC0415 - see above
+
+    # A parser of its own: commands are judged in threads, several at once.
+    return tree_sitter.Parser(_language()).parse(command.encode("utf-8", "surrogateescape")).root_node
+
+
+class _Nesting(NamedTuple):
+    """What a text inside another one shares with it."""
+
+    budget: Budget
+    depth: int
+    functions: dict[str, Any]
 
 
 class _Walk(Judge):
     """One pass over one command text; ``cwds`` is where the shell may stand, None if that is unknown."""
 
-    def __init__(self, command: str, cwds: Cwds, env: Mapping[str, str], depth: int, functions: dict[str, Any]) -> None:
+    def __init__(self, command: str, cwds: Cwds, env: Mapping[str, str], nesting: "_Nesting") -> None:
         self.command = command
-        self.depth = depth
-        self.root = _parser().parse(command.encode("utf-8", "surrogateescape")).root_node
-        super().__init__(Words(self.root, env, cwds), env, functions)
+        self.depth = nesting.depth
+        self.root = _parse(command)
+        super().__init__(Words(self.root, env, cwds), nesting.functions, nesting.budget)
 
     def run(self) -> list[ShellWrite]:
         if self.root.has_error or self.depth > _DEEPEST:
@@ -54,7 +74,8 @@ class _Walk(Judge):
 
     def read_text(self, text: str) -> None:
         """Judge a text that a shell inside this one runs; it gets what is exported, at most."""
-        inner = _Walk(text, self.cwds, self.words.inherited, self.depth + 1, dict(self.functions))
+        nesting = _Nesting(self.budget, self.depth + 1, dict(self.functions))
+        inner = _Walk(text, self.cwds, self.words.inherited, nesting)
         self.writes += inner.run()
 
     def walk(self, node: Any) -> None:

@@ -1,6 +1,8 @@
 import os
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lattice.workspace.paths import is_within
 from lattice.workspace.shell.writes import find_writes
@@ -295,11 +297,37 @@ def test_a_pattern_is_judged_by_what_it_matches(place):
     assert not refused("rm -f s*/*.txt", place)
 
 
-def test_very_many_values_are_not_counted_out(place):
-    line = "".join("{a,b}" for _ in range(30))
-    assert refused(f"touch {line}", place)
-    nested = "eval " * 30 + "ls"
-    assert isinstance(find_writes(nested, place, ENV), list)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "touch " + "{a,b}" * 30,
+        "touch "
+        + "".join(f"$A{n}" for n in range(10))
+        + "; "
+        + "".join(f"A{n}=x; A{n}=y; A{n}=z; " for n in range(10)),
+        "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }}; " for n in range(30)) + "f30() { ls; }; f0",
+        "for a in 1 2; do cd a; " * 12 + "touch x; " + "done; " * 12,
+        "eval " * 30 + "ls",
+        "(" * 2000 + "ls" + ")" * 2000,
+    ],
+)
+def test_what_would_take_for_ever_is_refused(command, place):
+    assert refused(command, place)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.sampled_from(
+            "a /etc/x $X ${Y} > >> < | & && || ; ( ) { } ' \" ` $( ~ * {a,b} if then fi for in do done rm cd sh -c eval \\ \n << EOF [[ ]] =".split(
+                " "
+            )
+        ),
+        max_size=15,
+    )
+)
+def test_no_text_breaks_the_check(place, words):
+    assert isinstance(find_writes(" ".join(words), place, ENV), list)
 
 
 def test_values_of_a_variable_that_refers_to_itself_end(place):
