@@ -19,8 +19,9 @@ class MailboxAdapter:
         self._accepted = _accepted_options(mailbox.send)
 
     async def send(self, draft: TeamMessage) -> TeamMessage:
-        """Send ``draft``; its id is left to the mailbox."""
+        """Send ``draft``; an id that it has is kept where the mailbox takes one."""
         options = {
+            "id": draft.id,
             "thread_id": draft.thread_id,
             "parent_message_id": draft.parent_message_id,
             "work_item_id": draft.work_item_id,

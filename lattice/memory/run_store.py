@@ -120,6 +120,8 @@ class MemoryRunStore:
             run = work.run_of(lease)
             if run is not None:
                 run.batches.append(batch.id)
+            if batch.pauses and lease.kind == "message":
+                work.items[lease.id].handed_off = batch.id
             if run is not None and batch.pauses and lease.kind == "run":
                 run.record = replace(run.record, status=RunStatus.WAITING, batch=batch.id, round=run.record.round + 1)
             await work.write(lease, step)
@@ -167,8 +169,8 @@ class MemoryRunStore:
             run = work.runs.get(lease.id) if lease.kind == "run" else None
             if run is not None and batch.pauses:
                 run.record = replace(run.record, status=RunStatus.RUNNING)
-            reports = [work.items[message_id].report for message_id in batch.items]
-            return "complete", await self._messages([report for report in reports if report is not None])
+            reports = [work.items[message_id].report or message_id for message_id in batch.items]
+            return "complete", await self._messages(reports)
 
     async def finish_run(
         self, lease: Lease, status: RunStatus, result: dict[str, Any], step: Step, error: dict[str, Any] | None = None
@@ -295,11 +297,14 @@ class MemoryRunStore:
     async def hand_back(self, lease: Lease, step: Step | None = None) -> str:
         """See ``RunStore.hand_back``."""
         async with self._turn:
-            state = self._work.items.get(lease.id)
-            if state is None or not self._work.is_current(lease):
+            if not self._work.is_current(lease):
                 return "stale"
             if step is not None:
                 await self._work.write(lease, step)
+            if lease.kind == "run":
+                self._work.runs[lease.id].lease = None
+                return "returned"
+            state = self._work.items[lease.id]
             state.handed_back += 1
             await self._reopen(state)
             return "returned"
@@ -371,11 +376,14 @@ class MemoryRunStore:
                 held.lease = self._work.new_lease(lease.kind, lease.id, lease.owner, lease.token, lease_ms)
             return lost
 
-    async def reclaim_expired(self, owner: str, lease_ms: int, limit: int = 100) -> list[ExpiredLease]:
+    async def reclaim_expired(
+        self, owner: str, lease_ms: int, limit: int = 100, *, runs: bool = True
+    ) -> list[ExpiredLease]:
         """See ``RunStore.reclaim_expired``."""
         async with self._turn:
             now = self._work.now()
-            held: list[ItemState | RunState] = [*self._work.runs.values(), *self._work.items.values()]
+            held: list[ItemState | RunState] = [*self._work.items.values()]
+            held += self._work.runs.values() if runs else ()
             expired = [state for state in held if state.lease is not None and state.lease.deadline <= now]
             expired.sort(key=lambda state: state.lease.deadline if state.lease is not None else 0)
             return [await self._reclaim(state, owner, lease_ms) for state in expired[:limit]]

@@ -93,6 +93,7 @@ class ItemState:
     lease: Lease | None = None
     settled: tuple[str, int] | None = None
     report: str | None = None
+    handed_off: str | None = None
     open: bool = True
 
 

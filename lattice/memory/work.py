@@ -128,8 +128,9 @@ class Work:
         state.attempt += 1
         state.lease = self.new_lease("message", message_id, owner, state.attempt, lease_ms)
         state.item = replace(state.item, message=message)
-        started = bool(self.conversation(state.item.conversation).messages)
-        return Claim(state.item, state.lease, state.attempt, started)
+        conversation = self.conversation(state.item.conversation)
+        delivered = state.handed_off is None or state.handed_off in conversation.entered
+        return Claim(state.item, state.lease, state.attempt, bool(conversation.messages), state.handed_off, delivered)
 
     async def close(self, state: ItemState, status: MessageStatus) -> bool:
         """End a message; False when it had ended as something else already."""
@@ -175,14 +176,12 @@ class Work:
 
     async def report(self, state: ItemState, outcome: Outcome) -> None:
         """Write the message that closes a work item towards its sender."""
-        if outcome.report_id is not None:
-            state.report = outcome.report_id
-        if outcome.report is None or outcome.report_id is not None:
+        if outcome.report is None:
             return
         request = state.item.message
         report = await self.adapter.send(
             TeamMessage(
-                id="",
+                id=outcome.report_id or "",
                 from_=request.to,
                 to=request.from_,
                 content=outcome.report,

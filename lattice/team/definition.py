@@ -69,11 +69,11 @@ def team_member(
         raise OptionError(f"team_member({name!r}): agent must be an AgentSpec or have query(), not {agent!r}")
     if conversation is not None and conversation not in CONVERSATIONS:
         raise OptionError(f"team_member({name!r}): conversation must be one of {CONVERSATIONS}, not {conversation!r}")
-    if isinstance(retry, bool) or not isinstance(retry, int) or retry < 0:
+    if type(retry) is not int or retry < 0:
         raise OptionError(f"team_member({name!r}): retry must be an integer >= 0, not {retry!r}")
-    if timeout_ms is not None and (isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms <= 0):
+    if timeout_ms is not None and (type(timeout_ms) is not int or timeout_ms <= 0):
         raise OptionError(f"team_member({name!r}): timeout_ms must be a positive integer, not {timeout_ms!r}")
-    if mailbox_id is not None and (not isinstance(mailbox_id, str) or not mailbox_id.strip()):
+    if mailbox_id is not None and (type(mailbox_id) is not str or not mailbox_id.strip()):
         raise OptionError(f"team_member({name!r}): mailbox_id must be a text, not {mailbox_id!r}")
     return TeamMemberDefinition(
         name=name,
@@ -124,6 +124,18 @@ class Directory:
     def member(self, key: str) -> TeamMemberDefinition | None:
         """Return the member with this key, or None."""
         return self._by_key.get(key)
+
+    def require(self, key: str) -> TeamMemberDefinition:
+        """Return the member with this name or key.
+
+        Raises:
+            OptionError: the team has no such member.
+        """
+        member = self._by_key.get(key) or self._by_key.get(clean_tool_name(key))
+        if member is None:
+            known = ", ".join(self._by_key) or "none"
+            raise OptionError(f"team {self.team!r} has no member {key!r}; its members are {known}")
+        return member
 
     def at(self, mailbox_id: str) -> TeamMemberDefinition | None:
         """Return the member whose mailbox this is, or None."""

@@ -20,7 +20,7 @@ from lattice.errors import (
     ToolPermissionDeniedError,
 )
 
-__all__ = ["RETRYABLE_CODES", "Failure", "error_of", "failure_of", "failure_text"]
+__all__ = ["RETRYABLE_CODES", "AgentRuntimeFailure", "error_of", "failure_of", "failure_text"]
 
 _LONGEST_MESSAGE = 4_000
 
@@ -58,7 +58,7 @@ RETRYABLE_CODES = frozenset({"api_error", "request_timeout", "conversation_busy"
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class AgentRuntimeFailure:
     """Why a work item failed, as it stands in events and in the metadata of reports."""
 
     code: str
@@ -70,30 +70,32 @@ class Failure:
         return {"code": self.code, "message": self.message, "name": self.name}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> "Failure":
+    def from_dict(cls, record: Mapping[str, Any]) -> "AgentRuntimeFailure":
         """Read the wire form; what is missing gets a plain default."""
         return cls(
-            str(record.get("code") or "agent_error"), str(record.get("message") or ""), str(record.get("name") or "Error")
+            str(record.get("code") or "agent_error"),
+            str(record.get("message") or ""),
+            str(record.get("name") or "Error"),
         )
 
 
-def failure_of(error: BaseException | Mapping[str, Any] | None, fallback: str = "") -> Failure:
+def failure_of(error: BaseException | Mapping[str, Any] | None, fallback: str = "") -> AgentRuntimeFailure:
     """Describe an error; ``fallback`` is the message when there is no error or it says nothing."""
     if isinstance(error, Mapping):
-        return Failure.from_dict(error)
+        return AgentRuntimeFailure.from_dict(error)
     if error is None:
-        return Failure("agent_error", _shorten(fallback), "Error")
+        return AgentRuntimeFailure("agent_error", _shorten(fallback), "Error")
     code = next((code for kind, code in _CODES if isinstance(error, kind)), "agent_error")
     message = str(error) or fallback or type(error).__name__
-    return Failure(code, _shorten(message), type(error).__name__ or "Error")
+    return AgentRuntimeFailure(code, _shorten(message), type(error).__name__ or "Error")
 
 
-def error_of(failure: Failure) -> LatticeError:
+def error_of(failure: AgentRuntimeFailure) -> LatticeError:
     """Return an error of the class that the failure names, as far as that class can be made of a message."""
     return _CLASSES.get(failure.name, LatticeError)(failure.message)
 
 
-def failure_text(name: str, failure: Failure) -> str:
+def failure_text(name: str, failure: AgentRuntimeFailure) -> str:
     """Return the report of a failed work item, as its sender's model reads it."""
     return "\n".join(
         (

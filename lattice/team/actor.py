@@ -1,0 +1,97 @@
+"""Who is at work: the lead in one of its legs, or a member on one work item, and what belongs to that work."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lattice.abort import AbortSignal
+from lattice.mailbox import LEAD_MAILBOX, TeamMessage
+from lattice.runs import WorkItem
+from lattice.team.definition import Directory, TeamMemberDefinition
+from lattice.tools.tool import ToolDefinition
+
+__all__ = ["Actor", "Post", "lead_source", "member_source"]
+
+
+def lead_source(team: str) -> dict[str, Any]:
+    """Return how events name a team's lead."""
+    return {"kind": "root", "name": team, "team": team, "mailbox": LEAD_MAILBOX}
+
+
+def member_source(team: str, member: TeamMemberDefinition) -> dict[str, Any]:
+    """Return how events name a member."""
+    key = member.key
+    return {"kind": "team_member", "name": key, "team": team, "member": key, "mailbox": member.mailbox_id}
+
+
+class Post(Protocol):
+    """How an actor's mail travels and its events are told: through a shared store, or within this process."""
+
+    def emit(self, event: Any) -> None:
+        """Tell an event."""
+        ...
+
+    def add_usage(self, usage: dict[str, int] | None) -> None:
+        """Add tokens to the run's total."""
+        ...
+
+    async def before_model_call(self) -> None:
+        """Raise if the work has to stop here."""
+        ...
+
+    def message_id(self, tool_use_id: str) -> str:
+        """Return the id of what a tool call sends; the same when the call is repeated after a crash."""
+        ...
+
+    async def hand_off(self, item: WorkItem) -> TeamMessage:
+        """Accept a handoff; it is sent at once, or with the others of its response."""
+        ...
+
+    async def ask(self, item: WorkItem) -> TeamMessage:
+        """Send a question and return the report on it, or the question itself if it was cancelled."""
+        ...
+
+    async def reports(self) -> tuple[TeamMessage, ...]:
+        """See to it that what was handed off is worked on; return its reports in the order of the handoffs."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Actor:
+    """One agent at work on one conversation.
+
+    ``item`` is the work item of a member and None for a lead. ``chain`` are the conversations that wait for this one;
+    ``leave()`` gives the actor's working place back while it waits for others. ``reply`` is what the member said by
+    ``team_reply`` about its own work item: its report. ``followed_up`` are messages that it sent progress on.
+    """
+
+    name: str
+    agent: Any
+    source: dict[str, Any]
+    mailbox: str
+    conversation: str
+    directory: Directory
+    signal: AbortSignal
+    run_id: str | None
+    post: Post
+    item: WorkItem | None = None
+    depth: int = 0
+    max_depth: int = 8
+    chain: tuple[str, ...] = ()
+    permissions: Any = None
+    tools: Sequence[ToolDefinition] = ()
+    query_options: dict[str, Any] = field(default_factory=dict)
+    max_message_bytes: int = 1024 * 1024
+    reply: str | None = None
+    followed_up: set[str] = field(default_factory=set)
+    leave: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+
+    @property
+    def is_lead(self) -> bool:
+        """Whether this is the lead of its team."""
+        return self.item is None
+
+    def waiting(self) -> AbstractAsyncContextManager[None]:
+        """Give the working place back while the block runs."""
+        return self.leave()

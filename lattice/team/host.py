@@ -1,0 +1,236 @@
+"""What every process that works on runs has one of: its leases, and the signals that other processes send it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
+from typing import TypeVar
+
+from lattice.abort import AbortController
+from lattice.errors import AbortError, LatticeError, LeaseLostError, SizeLimitError
+from lattice.mailbox import TeamMessage
+from lattice.run_store import RunStore
+from lattice.runs import Lease
+from lattice.team.keeper import LeaseKeeper, OpenStore
+
+__all__ = ["Held", "Host", "describe"]
+
+T = TypeVar("T")
+_log = logging.getLogger("lattice.team")
+
+_SLICE_MS = 5_000
+"""Milliseconds of one blocking wait for signals."""
+
+_LOOK_AGAIN = 30.0
+"""Seconds after which a waiter looks for itself: a server that was restarted may have lost a signal."""
+
+_LONGEST_PAUSE = 5.0
+
+
+class Held:
+    """A lease that this process holds; its signal fires when the work on it has to stop."""
+
+    __slots__ = ("broken", "controller", "lease", "lost", "valid_until")
+
+    def __init__(self, lease: Lease, valid_until: float) -> None:
+        self.lease = lease
+        self.controller = AbortController()
+        self.valid_until = valid_until
+        self.lost = False
+        self.broken = False
+        """Whether it was given up because the store failed."""
+
+    def lose(self, reason: BaseException) -> None:
+        """Stop the work: nothing that it writes would be taken any more."""
+        self.lost = True
+        self.controller.abort(reason)
+
+    async def guard(self, step: Awaitable[T]) -> T:
+        """Await a step of the store; if it breaks, nobody knows what was written, so the work ends here.
+
+        Raises:
+            SizeLimitError: something was over the limit; nothing was written.
+            LeaseLostError: the store failed; the work goes on elsewhere, or later, from what is stored.
+        """
+        try:
+            return await step
+        except (SizeLimitError, LeaseLostError):
+            raise
+        except Exception as error:
+            _log.warning("%s %s: the store failed: %s", self.lease.kind, self.lease.id, describe(error))
+            self.broken = True
+            self.lose(error)
+            raise LeaseLostError(cause=error) from error
+
+
+class Host:
+    """The leases and signals of one process, on the event loop that it was started on.
+
+    ``open_store`` opens a second store for the thread that renews leases, so that a tool which blocks the event loop
+    does not lose them; without it the renewal runs on the loop.
+    """
+
+    def __init__(
+        self, store: RunStore, *, process_id: str, lease_ms: int = 30_000, open_store: OpenStore | None = None
+    ) -> None:
+        self.store = store
+        self.process_id = process_id
+        self.lease_ms = lease_ms
+        self._held: dict[tuple[str, str], Held] = {}
+        self._waiters: dict[str, asyncio.Future[None]] = {}
+        self._keeper = LeaseKeeper(lease_ms, self._leases, self._renewed, open_store or (lambda: store))
+        self._threaded = open_store is not None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest content of a message, in bytes."""
+        return int(getattr(getattr(self.store, "options", None), "max_message_bytes", 1024 * 1024))
+
+    async def start(self) -> None:
+        """Listen for signals and keep the leases alive."""
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._listen(), name="lattice-signals"))
+        if self._threaded:
+            self._keeper.start_thread(loop)
+        else:
+            self._tasks.append(loop.create_task(self._keeper.run(loop), name="lattice-leases"))
+
+    async def stop(self) -> None:
+        """Stop listening and renewing; leases that are still held run out by themselves."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await self._keeper.stop()
+
+    # --- leases -------------------------------------------------------------------------------------------------
+
+    def hold(self, lease: Lease) -> Held:
+        """Keep a lease alive until it is released."""
+        held = Held(lease, time.monotonic() + self.lease_ms / 1000)
+        self._held[lease.kind, lease.id] = held
+        return held
+
+    def release(self, held: Held) -> None:
+        """Let a lease go: its work has ended or was given back."""
+        key = held.lease.kind, held.lease.id
+        if self._held.get(key) is held:
+            del self._held[key]
+
+    async def check(self, held: Held) -> None:
+        """Make sure that a lease is still ours; a process that was stopped for a while asks the store.
+
+        Raises:
+            LeaseLostError: it is not.
+        """
+        if not held.lost and time.monotonic() >= held.valid_until:
+            started = time.monotonic()
+            if await held.guard(self.store.renew([held.lease], self.lease_ms)):
+                held.lose(LeaseLostError())
+            else:
+                held.valid_until = started + self.lease_ms / 1000
+        if held.lost:
+            raise LeaseLostError
+
+    def _leases(self) -> list[Lease]:
+        return [held.lease for held in list(self._held.values()) if not held.lost]
+
+    def _renewed(self, asked: Iterable[Lease], lost: Iterable[Lease], started: float) -> None:
+        gone = {(lease.kind, lease.id, lease.token) for lease in lost}
+        for lease in asked:
+            held = self._held.get((lease.kind, lease.id))
+            if held is None or held.lease.token != lease.token:
+                continue
+            if (lease.kind, lease.id, lease.token) in gone:
+                _log.warning("the lease on %s %s is lost; its work stops", lease.kind, lease.id)
+                held.lose(LeaseLostError())
+            else:
+                held.valid_until = max(held.valid_until, started + self.lease_ms / 1000)
+
+    # --- signals ------------------------------------------------------------------------------------------------
+
+    def expect(self, batch_id: str) -> None:
+        """Remember the signal of a batch from now on, so that one that comes before the wait is not missed."""
+        if batch_id not in self._waiters:
+            self._waiters[batch_id] = asyncio.get_running_loop().create_future()
+
+    async def reports(self, held: Held, batch_id: str, *, look_first: bool = True) -> tuple[TeamMessage, ...]:
+        """Wait until a batch is complete and return its reports, in the order of its items.
+
+        Raises:
+            LeaseLostError: the lease of whoever waits is lost.
+            AbortError: the work was stopped meanwhile.
+        """
+        self.expect(batch_id)
+        try:
+            while True:
+                if look_first:
+                    word, reports = await held.guard(self.store.resume(held.lease, batch_id))
+                    if word == "complete":
+                        return reports
+                    if word == "stale":
+                        held.lose(LeaseLostError())
+                        raise LeaseLostError
+                look_first = True
+                await self._wait(held, batch_id)
+        finally:
+            self._waiters.pop(batch_id, None)
+
+    async def _wait(self, held: Held, batch_id: str) -> None:
+        signal = held.controller.signal
+        future = self._waiters[batch_id]
+        loop = asyncio.get_running_loop()
+        forget = signal.add_listener(lambda: loop.call_soon_threadsafe(_wake, future))
+        timer = loop.call_later(_LOOK_AGAIN, _wake, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            forget()
+        if held.lost:
+            raise LeaseLostError
+        if signal.aborted:
+            raise AbortError("Operation aborted", cause=signal.reason)
+        self._waiters[batch_id] = loop.create_future()
+
+    async def _listen(self) -> None:
+        pause = 0.05
+        while True:
+            try:
+                for text in await self.store.wait_for_signals(self.process_id, _SLICE_MS):
+                    self._dispatch(text)
+                pause = 0.05
+            except Exception as error:  # noqa: BLE001 - whatever the store raises, the process goes on listening
+                _log.warning("waiting for signals failed, trying again: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                for future in self._waiters.values():
+                    _wake(future)
+
+    def _dispatch(self, text: str) -> None:
+        kind, _, rest = text.partition(":")
+        if kind == "batch":
+            with suppress(KeyError):
+                _wake(self._waiters[rest])
+        elif kind == "cancel":
+            self._cancel(rest)
+        else:
+            _log.warning("signal %r is not known", text)
+
+    def _cancel(self, target: str) -> None:
+        key = ("run", target[4:]) if target.startswith("run:") else ("message", target)
+        held = self._held.get(key)
+        if held is not None:
+            held.lose(AbortError("The run was cancelled"))
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def describe(error: BaseException) -> str:
+    """Say what went wrong in one line."""
+    return error.message if isinstance(error, LatticeError) else f"{type(error).__name__}: {error}"

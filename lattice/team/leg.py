@@ -1,0 +1,91 @@
+"""Drives one actor: a query, the work that it hands off, the reports, the next query, until it ends."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from lattice.agent.agent import Agent
+from lattice.agent.spec import is_agent_spec
+from lattice.errors import LatticeError
+from lattice.events import AgentMessageEvent, SDKStreamEvent
+from lattice.team.actor import Actor
+from lattice.team.answers import Answer, event_type, read_answer
+from lattice.team.prompts import resume_prompt
+from lattice.team.runtime import TeamRuntime
+
+__all__ = ["MAX_ROUNDS", "RESUME", "Opening", "drive", "open_session", "tell"]
+
+MAX_ROUNDS = 50
+"""How often one actor may hand off and be resumed."""
+
+RESUME: Any = object()
+"""The opening of an actor whose conversation goes on where it stopped."""
+
+Opening = Any
+"""A prompt, or ``RESUME``."""
+
+_TEAM_EVENTS = frozenset({"team_message", "team_agent", "agent_message"})
+
+
+def open_session(agent: Any, *, history_store: Any = None, journal: Any = None) -> Any:
+    """Return a session of an agent for one conversation; a host's own agent is its own session."""
+    if is_agent_spec(agent):
+        return agent.spawn(history_store=history_store, journal=journal)
+    if isinstance(agent, Agent):
+        return agent.fork(history_store=history_store, journal=journal)
+    return agent
+
+
+async def drive(actor: Actor, session: Any, opening: Opening, *, rounds: int = 0) -> Answer:
+    """Query, wait for what was handed off, and query again with the reports; returns the answer that ends it.
+
+    ``rounds`` is how often the actor was resumed before.
+
+    Raises:
+        LatticeError: the actor handed off more than ``MAX_ROUNDS`` times.
+    """
+    runtime = TeamRuntime(actor)
+    while True:
+        answer = await _query(actor, runtime, session, opening)
+        if not runtime.accepted or answer.is_error:
+            return answer
+        if actor.is_lead:
+            tell(actor, answer.event)
+        if rounds >= MAX_ROUNDS:
+            raise LatticeError(f"Team runner exceeded maximum handoff follow-up rounds ({MAX_ROUNDS})")
+        rounds += 1
+        runtime.accepted = 0
+        async with actor.waiting():
+            reports = await actor.post.reports()
+        opening = resume_prompt(actor.mailbox, reports)
+
+
+async def _query(actor: Actor, runtime: TeamRuntime, session: Any, opening: Opening) -> Answer:
+    last = None
+    async for event in _events(actor, runtime, session, opening):
+        if event_type(event) == "result":
+            last = event
+        if last is None or not actor.is_lead:
+            tell(actor, event)
+    answer = read_answer(last, actor.name)
+    actor.post.add_usage(answer.usage)
+    return answer
+
+
+def _events(actor: Actor, runtime: TeamRuntime, session: Any, opening: Opening) -> AsyncIterator[Any]:
+    options = {**actor.query_options, "signal": actor.signal, "runtime": runtime}
+    if opening is RESUME:
+        return session.resume(**options)  # type: ignore[no-any-return]
+    return session.query(opening, **options)  # type: ignore[no-any-return]
+
+
+def tell(actor: Actor, event: Any) -> None:
+    """Tell an event of the actor as the run's listeners see it."""
+    kind = event_type(event)
+    if kind in _TEAM_EVENTS or (actor.is_lead and kind != "result"):
+        actor.post.emit(event)
+    elif isinstance(event, SDKStreamEvent):
+        if event.source is None:
+            event = SDKStreamEvent(event.event, event.session_id, actor.source)
+        actor.post.emit(event)
+    else:
+        actor.post.emit(AgentMessageEvent(actor.source, event))

@@ -1,0 +1,278 @@
+"""Works one work item of a member: from the claim to the step that ends it."""
+
+import asyncio
+import logging
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from lattice.agent.agent import Agent
+from lattice.errors import LeaseLostError, SizeLimitError
+from lattice.errors import TimeoutError as DeadlineError
+from lattice.events import TeamAgentEvent, TeamMessageEvent
+from lattice.ids import derive_id
+from lattice.mailbox import LEAD_MAILBOX
+from lattice.runs import Claim, ConversationState, Settled
+from lattice.team.actor import Actor, lead_source, member_source
+from lattice.team.endings import Ending, ending_of, report_message
+from lattice.team.grants import granted_permissions
+from lattice.team.host import Held, Host, describe
+from lattice.team.leg import RESUME, drive, open_session
+from lattice.team.prompts import drain_envelope, resume_prompt, task_envelope
+from lattice.team.recording import Recorder
+from lattice.team.slots import Slots
+from lattice.team.store_post import StorePost
+from lattice.team.team import Team
+
+__all__ = ["MemberWork"]
+
+_log = logging.getLogger("lattice.team")
+
+
+@dataclass(slots=True)
+class _Work:
+    """What belongs to one work item while it is worked on."""
+
+    claim: Claim
+    held: Held
+    state: ConversationState | None
+    recorder: Recorder
+    post: StorePost
+    actor: Actor
+    session: Any
+
+
+class MemberWork:
+    """Works the items of one member in this process; ``slots`` are the places that its worker has."""
+
+    def __init__(self, host: Host, team: Team, member: str, slots: Slots) -> None:
+        self.host = host
+        self.team = team
+        self.member = team.directory.require(member)
+        self.source = member_source(team.key, self.member)
+        self.tools = team.store_tools(host.store, str(self.member.mailbox_id))
+        self.slots = slots
+        self.claim_next = True
+        self.parking = False
+        """Whether what is cut off is to be handed back: this process is leaving."""
+        self._recorders: set[Recorder] = set()
+
+    def park(self) -> None:
+        """From now on, what is cancelled is handed back as it stands."""
+        self.parking = True
+        self.claim_next = False
+        for recorder in self._recorders:
+            recorder.freeze()
+
+    async def work_one(self, claim: Claim) -> Claim | None:
+        """Work an item to its end, and return the next claim of the mailbox if one came with it.
+
+        Raises:
+            LeaseLostError: the lease was lost; somebody else goes on with the item, or it was cancelled.
+        """
+        held = self.host.hold(claim.lease)
+        work = None
+        try:
+            work = await self._begin(claim, held)
+            ending = await self._perform(work)
+            settled = await self._settle(work, ending)
+            return settled.next[0] if settled.next else None
+        except asyncio.CancelledError:
+            if self.parking:
+                await self._hand_back(held, work)
+            raise
+        except LeaseLostError:
+            if held.broken:
+                await self._hand_back(held, None)
+            raise
+        finally:
+            if work is not None:
+                self._recorders.discard(work.recorder)
+                await work.recorder.close()
+            self.host.release(held)
+
+    # --- beginning ----------------------------------------------------------------------------------------------
+
+    async def _begin(self, claim: Claim, held: Held) -> _Work:
+        item = claim.item
+        state = None
+        if claim.started or item.shared:
+            state = await held.guard(self.host.store.load(item.conversation))
+        recorder = Recorder(self.host, held, item.conversation, state)
+        self._recorders.add(recorder)
+        post = StorePost(self.host, held, recorder)
+        actor = Actor(
+            name=self.member.key,
+            agent=self.member.agent,
+            source=self.source,
+            mailbox=str(self.member.mailbox_id),
+            conversation=item.conversation,
+            directory=self.team.directory,
+            signal=held.controller.signal,
+            run_id=item.message.run_id,
+            post=post,
+            item=item,
+            depth=item.depth,
+            max_depth=self.team.max_delegate_depth,
+            chain=item.chain,
+            permissions=granted_permissions(item.message),
+            tools=self.tools,
+            max_message_bytes=self.host.max_message_bytes,
+            leave=self.slots.left,
+        )
+        session = open_session(self.member.agent, history_store=recorder.history, journal=recorder.journal)
+        if not isinstance(session, Agent):
+            actor.tools = ()
+        return _Work(claim, held, state, recorder, post, actor, session)
+
+    async def _opening(self, work: _Work) -> Any:
+        """Return what the session is asked: the task once, the reports that it waits for, or to go on."""
+        claim, message = work.claim, work.claim.item.message
+        entered = work.state is not None and message.id in work.state.entered
+        if not entered or not isinstance(work.session, Agent):
+            work.recorder.once = message.id
+            return self._envelope(work)
+        if claim.batch is not None and not claim.delivered:
+            async with work.actor.waiting():
+                reports = await work.post.reports_of(claim.batch)
+            return resume_prompt(work.actor.mailbox, reports)
+        return RESUME
+
+    def _envelope(self, work: _Work) -> str:
+        item, member = work.claim.item, self.member
+        grants = (work.actor.permissions or {}).get("workspace_grants", ())
+        if item.mode != "message":
+            return task_envelope(item.message, delegate=member.key, grants=grants)
+        return drain_envelope(
+            item.message,
+            member=member.key,
+            role=member.role,
+            focus=member.focus,
+            has_mailbox_tools=bool(work.actor.tools),
+            grants=grants,
+        )
+
+    # --- working ------------------------------------------------------------------------------------------------
+
+    async def _perform(self, work: _Work) -> Ending:
+        """Drive the member to its answer; whatever it raises is the answer too."""
+        self._tell_claimed(work)
+        timer = self._deadline(work.held)
+        try:
+            ending = await self._attempt(work, await self._opening(work))
+            for number in range(self.member.retry):
+                if not ending.retryable or work.held.controller.signal.aborted:
+                    break
+                await asyncio.sleep(min(30.0, 0.5 * 2**number) * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+                again = RESUME if isinstance(work.session, Agent) else self._envelope(work)
+                ending = await self._attempt(work, again)
+            return await self._within_limit(work, ending)
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _attempt(self, work: _Work, opening: Any) -> Ending:
+        try:
+            answer = await drive(work.actor, work.session, opening)
+        except LeaseLostError:
+            raise
+        except Exception as error:
+            if work.held.lost:
+                raise LeaseLostError from error
+            return ending_of(work.actor, None, self._cause(work.held, error))
+        if work.held.lost:
+            raise LeaseLostError
+        return ending_of(work.actor, answer, self._cause(work.held, answer.error))
+
+    @staticmethod
+    def _cause(held: Held, error: Any) -> Any:
+        """Return the deadline instead of the abort that it caused."""
+        reason = held.controller.signal.reason
+        return reason if isinstance(reason, DeadlineError) else error
+
+    async def _within_limit(self, work: _Work, ending: Ending) -> Ending:
+        """Tell the author of a report that is too large, once; then it is a failure."""
+        limit = self.host.max_message_bytes
+        size = len((ending.report or "").encode())
+        if size <= limit:
+            return ending
+        error = SizeLimitError("your report", size, limit)
+        if isinstance(work.session, Agent) and not work.actor.signal.aborted:
+            work.actor.reply = None
+            ending = await self._attempt(work, f"{error.message} Answer with a shorter report.")
+            if len((ending.report or "").encode()) <= limit:
+                return ending
+        return ending_of(work.actor, None, error)
+
+    def _deadline(self, held: Held) -> asyncio.TimerHandle | None:
+        limit = self.member.timeout_ms
+        if limit is None:
+            return None
+        error = DeadlineError(f"The work item took longer than {limit}ms")
+        return asyncio.get_running_loop().call_later(limit / 1000, held.controller.abort, error)
+
+    # --- ending -------------------------------------------------------------------------------------------------
+
+    async def _settle(self, work: _Work, ending: Ending) -> Settled:
+        message = work.claim.item.message
+        report_id = derive_id("report", message.id)
+        self._tell_ended(work, ending, report_id)
+        may_claim = self.claim_next and not self.slots.wanted
+        claim_next = (self.member.key, self.host.process_id, self.host.lease_ms) if may_claim else None
+        outcome = ending.outcome(report_id)
+        async with work.recorder.writing():
+            step = work.recorder.take()
+            settled = await self._surely(work.held, outcome, step, claim_next)
+        if settled.word == "stale":
+            work.held.lose(LeaseLostError())
+            raise LeaseLostError
+        return settled
+
+    async def _surely(self, held: Held, outcome: Any, step: Any, claim_next: Any) -> Settled:
+        """Settle; repeat it while the store is away and the lease lasts: settling twice is settling once."""
+        pause = 0.1
+        while True:
+            try:
+                return await self.host.store.settle(held.lease, outcome, step, claim_next=claim_next)
+            except SizeLimitError:
+                raise
+            except Exception as error:
+                if held.lost or time.monotonic() > held.valid_until + self.host.lease_ms / 1000:
+                    raise LeaseLostError(cause=error) from error
+                _log.warning("settling %s failed, trying again: %s", held.lease.id, describe(error))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 5.0)
+
+    async def _hand_back(self, held: Held, work: _Work | None) -> None:
+        """Give the item back; if the store is away its lease runs out by itself."""
+        step = work.recorder.kept if work is not None and not held.lost else None
+        try:
+            await asyncio.shield(self.host.store.hand_back(held.lease, step))
+        except Exception as error:  # noqa: BLE001 - the lease runs out by itself
+            _log.warning("%s could not be handed back: %s", held.lease.id, describe(error))
+
+    # --- events -------------------------------------------------------------------------------------------------
+
+    def _tell_claimed(self, work: _Work) -> None:
+        message = work.claim.item.message
+        emit, mailbox = work.post.emit, str(self.member.mailbox_id)
+        emit(TeamMessageEvent("claimed", self._caller(message.from_), mailbox, message.to_dict()))
+        emit(TeamAgentEvent("started", self.source))
+
+    def _caller(self, mailbox: str) -> dict[str, Any]:
+        member = self.team.directory.at(mailbox)
+        if mailbox == LEAD_MAILBOX or member is None:
+            return lead_source(self.team.key)
+        return member_source(self.team.key, member)
+
+    def _tell_ended(self, work: _Work, ending: Ending, report_id: str) -> None:
+        message = work.claim.item.message
+        emit, mailbox = work.post.emit, str(self.member.mailbox_id)
+        error = None if ending.failure is None else ending.failure.to_dict()
+        emit(TeamAgentEvent("finished", self.source))
+        ended = message.evolve(status=ending.status)
+        emit(TeamMessageEvent(str(ending.status), self.source, mailbox, ended.to_dict(), error))
+        if ending.report is not None:
+            report = report_message(message, ending, report_id)
+            emit(TeamMessageEvent("replied", self.source, message.from_, report.to_dict(), error))

@@ -1,0 +1,193 @@
+"""The runtime of one actor: what its tools can ask of the team while it works."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from lattice.encoding import clean_text
+from lattice.errors import LatticeError, SizeLimitError
+from lattice.events import TeamMessageEvent
+from lattice.mailbox import MessageStatus, TeamMessage, WorkItemRole
+from lattice.runs import WorkItem, member_conversation, run_conversation
+from lattice.team.actor import Actor, member_source
+from lattice.team.definition import TeamMemberDefinition
+from lattice.team.delegation import DelegateRequest, DelegateResult
+from lattice.team.failures import AgentRuntimeFailure
+from lattice.team.grants import authorize_grants, grant_records
+from lattice.team.names import clean_tool_name
+from lattice.tools.tool import UNSET, ToolDefinition
+from lattice.workspace.grants import WorkspaceGrant
+
+__all__ = ["TeamRuntime", "conversation_policy"]
+
+
+def conversation_policy(member: TeamMemberDefinition) -> str:
+    """Return which history a member of a team of processes works in."""
+    if member.conversation is not None:
+        return member.conversation
+    return "work_item" if callable(getattr(member.agent, "spawn", None)) else "run"
+
+
+class TeamRuntime:
+    """An ``AgentRuntime``; ``accepted`` counts what the response under way has handed off."""
+
+    __slots__ = ("accepted", "actor", "interrupted")
+
+    def __init__(self, actor: Actor) -> None:
+        self.actor = actor
+        self.accepted = 0
+        self.interrupted = False
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Who is at work."""
+        return self.actor.source
+
+    @property
+    def permissions(self) -> Any:
+        """What the actor may do beyond its own workspace."""
+        return self.actor.permissions
+
+    @property
+    def tools(self) -> Sequence[ToolDefinition]:
+        """The tools that the team adds."""
+        return self.actor.tools
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that the work belongs to."""
+        return self.actor.run_id
+
+    def emit(self, event: Any) -> None:
+        """Tell the run's listeners something."""
+        self.actor.post.emit(event)
+
+    def should_pause_after_tool_batch(self) -> bool:
+        """Whether the query ends here because it handed work off."""
+        return self.accepted > 0
+
+    async def before_model_call(self) -> None:
+        """Raise if the work has to stop here."""
+        await self.actor.post.before_model_call()
+
+    async def delegate(self, request: Any) -> DelegateResult:
+        """Have another agent do something: ask it, or hand work off to it.
+
+        Raises:
+            LatticeError: the request cannot be taken: too deep, a cycle, too large, not authorised.
+        """
+        asked = DelegateRequest.read(request)
+        actor = self.actor
+        if actor.depth >= actor.max_depth:
+            raise LatticeError(f"Reached maximum delegate depth ({actor.max_depth})")
+        grants = authorize_grants(asked.workspace_grants, actor.permissions, asked.name)
+        item = self._item(asked, grants)
+        if asked.wait == "accepted":
+            return await self._hand_off(item)
+        return await self._ask(item)
+
+    # --- handing off and asking ---------------------------------------------------------------------------------
+
+    async def _hand_off(self, item: WorkItem) -> DelegateResult:
+        message = await self.actor.post.hand_off(item)
+        self.accepted += 1
+        self._tell_sent(message)
+        return DelegateResult(status="accepted", content="", request=message, workspace_grants=_grants_of(message))
+
+    async def _ask(self, item: WorkItem) -> DelegateResult:
+        self._tell_sent(item.message)
+        async with self.actor.waiting():
+            report = await self.actor.post.ask(item)
+        if report.status == MessageStatus.CANCELLED:
+            failure = AgentRuntimeFailure("cancelled", "The work was cancelled before it was finished.", "AbortError")
+            return DelegateResult(status="failed", content=failure.message, request=item.message, error=failure)
+        metadata = report.metadata or {}
+        failed = AgentRuntimeFailure.from_dict(metadata["error"]) if isinstance(metadata.get("error"), dict) else None
+        return DelegateResult(
+            status="completed" if failed is None else "failed",
+            content=report.content,
+            request=item.message,
+            reply=report,
+            error=failed,
+            structured_result=metadata.get("structuredResult", UNSET),
+        )
+
+    def _tell_sent(self, message: TeamMessage) -> None:
+        self.emit(TeamMessageEvent("sent", self.source, message.to, message.to_dict()))
+
+    # --- the work item ------------------------------------------------------------------------------------------
+
+    def _item(self, asked: DelegateRequest, grants: Sequence[WorkspaceGrant]) -> WorkItem:
+        actor = self.actor
+        mailbox = asked.target_mailbox_id or clean_tool_name(asked.name)
+        member = actor.directory.at(mailbox)
+        message_id = actor.post.message_id(asked.tool_use_id)
+        message = self._message(asked, mailbox, message_id, grants, member)
+        key = member.key if member is not None else clean_tool_name(asked.name)
+        conversation, shared = self._conversation(member, key, message_id)
+        chain = (*actor.chain, actor.conversation)
+        if shared and conversation in chain:
+            raise LatticeError(
+                f"{asked.name} is waiting for this very work: asking it here would never end. Answer with what you"
+                " have, or ask somebody else."
+            )
+        return WorkItem(
+            message=message,
+            member=key,
+            conversation=conversation,
+            mode="handoff" if asked.wait == "accepted" else "ask",
+            depth=actor.depth + 1,
+            shared=shared,
+            description=asked.description,
+            chain=chain,
+        )
+
+    def _message(
+        self,
+        asked: DelegateRequest,
+        mailbox: str,
+        message_id: str,
+        grants: Sequence[WorkspaceGrant],
+        member: TeamMemberDefinition | None,
+    ) -> TeamMessage:
+        actor = self.actor
+        content = clean_text(asked.task)
+        size = len(content.encode())
+        if size > actor.max_message_bytes:
+            raise SizeLimitError(f"the task for {asked.name}", size, actor.max_message_bytes)
+        metadata = None
+        if grants:
+            grantee = (
+                {"kind": "agent", "name": clean_tool_name(asked.name), "mailbox": mailbox}
+                if member is None
+                else member_source(actor.directory.team, member)
+            )
+            records = grant_records(grants, grantor=actor.source, grantee=grantee, work_item_id=message_id)
+            metadata = {"workspaceGrants": records}
+        return TeamMessage(
+            id=message_id,
+            from_=actor.mailbox,
+            to=mailbox,
+            content=content,
+            created_at=time.time_ns() // 1_000_000,
+            thread_id=message_id,
+            work_item_id=message_id,
+            work_item_role=WorkItemRole.DELEGATION,
+            upstream_message_id=message_id,
+            parent_work_item_id=None if actor.item is None else actor.item.message.work_item_id,
+            run_id=actor.run_id,
+            metadata=metadata,
+        )
+
+    def _conversation(self, member: TeamMemberDefinition | None, key: str, message_id: str) -> tuple[str, bool]:
+        policy = "work_item" if member is None else conversation_policy(member)
+        if policy == "member":
+            return member_conversation(key), True
+        if policy == "run" and self.actor.run_id is not None:
+            return run_conversation(self.actor.run_id, key), True
+        return message_id, False
+
+
+def _grants_of(message: TeamMessage) -> list[dict[str, Any]]:
+    grants = (message.metadata or {}).get("workspaceGrants")
+    return grants if isinstance(grants, list) else []

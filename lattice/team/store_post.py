@@ -1,0 +1,110 @@
+"""An actor's mail and events through the run store: buffered, written in few steps, fenced by its lease."""
+
+from typing import Any
+
+from lattice.errors import LatticeError, LeaseLostError
+from lattice.ids import derive_id
+from lattice.mailbox import MessageStatus, TeamMessage
+from lattice.runs import Batch, WorkItem
+from lattice.team.failures import AgentRuntimeFailure, failure_text
+from lattice.team.host import Held, Host
+from lattice.team.recording import Recorder
+
+__all__ = ["StorePost"]
+
+
+class StorePost:
+    """A ``Post`` over the run store, for the holder of one lease."""
+
+    __slots__ = ("_handed_off", "_host", "_limit", "_recorder", "batch_id", "held")
+
+    def __init__(self, host: Host, held: Held, recorder: Recorder, *, limit: int | None = None) -> None:
+        """``limit`` bounds how many items of a batch are worked on at once; None does not."""
+        self._host = host
+        self.held = held
+        self._recorder = recorder
+        self._limit = limit
+        self._handed_off: list[WorkItem] = []
+        self.batch_id: str | None = None
+        """The batch whose reports are awaited."""
+
+    def emit(self, event: Any) -> None:
+        """Add an event to the run's stream."""
+        self._recorder.emit(event)
+
+    def add_usage(self, usage: dict[str, int] | None) -> None:
+        """Add tokens to the run's total."""
+        self._recorder.add_usage(usage)
+
+    async def before_model_call(self) -> None:
+        """Write what was paid for, and make sure that the lease is still ours."""
+        await self._recorder.before_model_call()
+
+    def message_id(self, tool_use_id: str) -> str:
+        """Return an id that follows from the work, the place in the conversation and the call."""
+        return derive_id(self.held.lease.kind, self.held.lease.id, self._recorder.position, tool_use_id)
+
+    async def hand_off(self, item: WorkItem) -> TeamMessage:
+        """Keep a handoff until its response is complete."""
+        self._recorder.pausing = True
+        self._handed_off.append(item)
+        return item.message
+
+    async def ask(self, item: WorkItem) -> TeamMessage:
+        """Send a question, with what leads to it, and wait for the report."""
+        batch = Batch(id=derive_id("ask", item.message.id), items=(item,), pauses=False)
+        self._host.expect(batch.id)
+        word = await self._accept(batch)
+        if word == "full":
+            raise LatticeError(f"the mailbox of {item.member} is full; try again later or go on without it")
+        (report,) = await self._host.reports(self.held, batch.id, look_first=word == "exists")
+        if report.status != MessageStatus.CANCELLED:
+            self._recorder.add_reads((report.id,))
+        return report
+
+    async def reports(self) -> tuple[TeamMessage, ...]:
+        """Send what was handed off, and wait until all of it has come back."""
+        items, self._handed_off = tuple(self._handed_off), []
+        self._recorder.pausing = False
+        batch = Batch(id=derive_id("batch", items[0].message.id), items=items, limit=self._limit)
+        self._host.expect(batch.id)
+        word = await self._accept(batch)
+        if word == "full":
+            return tuple(map(_refused, items))
+        return await self.reports_of(batch.id, look_first=word == "exists")
+
+    async def reports_of(self, batch_id: str, *, look_first: bool = True) -> tuple[TeamMessage, ...]:
+        """Wait for a batch, and see to it that its reports enter the conversation once."""
+        reports = await self._host.reports(self.held, batch_id, look_first=look_first)
+        self._recorder.once = batch_id
+        self._recorder.add_reads(report.id for report in reports if report.status != MessageStatus.CANCELLED)
+        return reports
+
+    async def _accept(self, batch: Batch) -> str:
+        recorder = self._recorder
+        async with recorder.writing():
+            step = recorder.take()
+            word, _ = await self.held.guard(self._host.store.hand_off(self.held.lease, batch, step))
+            if word == "full":
+                written = await self.held.guard(self._host.store.append(self.held.lease, step))
+                word = "full" if written == "written" else "stale"
+        if word == "stale":
+            self.held.lose(LeaseLostError())
+            raise LeaseLostError
+        return word
+
+
+def _refused(item: WorkItem) -> TeamMessage:
+    failure = AgentRuntimeFailure("mailbox_full", f"the mailbox of {item.member} takes no more work", "StoreError")
+    request = item.message
+    return TeamMessage(
+        id=derive_id("report", request.id),
+        from_=request.to,
+        to=request.from_,
+        content=failure_text(item.member, failure),
+        thread_id=request.thread_id,
+        work_item_id=request.work_item_id,
+        work_item_role="upstream_report",
+        parent_message_id=request.id,
+        metadata={"status": "failed", "error": failure.to_dict()},
+    )

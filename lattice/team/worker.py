@@ -1,0 +1,176 @@
+"""A member's worker: claims the work items of one mailbox, works several at a time, settles them."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from lattice.errors import LeaseLostError
+from lattice.runs import Claim
+from lattice.team.host import Host, describe
+from lattice.team.member import MemberWork
+from lattice.team.slots import Slots
+from lattice.team.team import Team
+
+__all__ = ["MemberWorker"]
+
+_log = logging.getLogger("lattice.team")
+
+_SLICE_MS = 5_000
+_LONGEST_PAUSE = 5.0
+_MOST_WAITING = 1_000
+"""How many work items may wait for work that they handed off themselves; beyond it no more are claimed."""
+
+
+class MemberWorker:
+    """Works one member's mailbox until it is told to stop.
+
+    At most ``concurrency`` items are worked on at once; an item that waits for others does not count. Every ``tick_ms``
+    expired leases are freed and forgotten runs removed; ``on_tick`` is called then (a heartbeat, say).
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        team: Team,
+        member: str,
+        *,
+        concurrency: int = 1,
+        tick_ms: int = 5_000,
+        on_tick: Callable[[], object] | None = None,
+    ) -> None:
+        self.host = host
+        self.slots = Slots(concurrency)
+        self._work = MemberWork(host, team, member, self.slots)
+        self.member = self._work.member.key
+        self._tick = tick_ms / 1000
+        self._on_tick = on_tick
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._taking = True
+        self._waiting: asyncio.Task[None] | None = None
+        self.settled = 0
+        """How many work items were brought to an end here."""
+
+    @property
+    def busy(self) -> int:
+        """How many work items are under way, those that wait for others included."""
+        return len(self._tasks)
+
+    # --- the life of a worker -----------------------------------------------------------------------------------
+
+    async def run(self, burst: bool = False) -> None:
+        """Claim and work until ``drain`` or ``stop``; with ``burst`` until the mailbox is empty."""
+        ticking = asyncio.get_running_loop().create_task(self._tick_for_ever())
+        pause = 0.05
+        try:
+            while self._taking:
+                try:
+                    if await self._take(burst=burst):
+                        break
+                    pause = 0.05
+                except Exception as error:  # noqa: BLE001 - whatever the store raises, the worker goes on
+                    _log.warning("claiming for %s failed, trying again: %s", self.member, describe(error))
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
+            ticking.cancel()
+            await asyncio.gather(ticking, return_exceptions=True)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Claim nothing more; give what is under way ``timeout_s`` to end, then hand it back."""
+        self._stop_taking()
+        if self._tasks and timeout_s > 0:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Claim nothing more and hand back at once what is under way."""
+        self._stop_taking()
+        self._work.park()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _stop_taking(self) -> None:
+        self._taking = False
+        self._work.claim_next = False
+        self.slots.wake()
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    # --- claiming -----------------------------------------------------------------------------------------------
+
+    async def _take(self, *, burst: bool) -> bool:
+        """Claim once and start what was claimed; wait if there is nothing to do. True when a burst is over."""
+        await self.slots.some_free()
+        if not self._taking:
+            return False
+        if len(self._tasks) >= _MOST_WAITING:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            return False
+        host = self.host
+        claims = await host.store.claim(self.member, host.process_id, host.lease_ms, self.slots.free)
+        for claim in claims:
+            self._start(claim)
+        if claims:
+            return False
+        if burst:
+            if not self._tasks:
+                return True
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            return False
+        await self._wait_for_mail()
+        return False
+
+    async def _wait_for_mail(self) -> None:
+        async def wait() -> None:
+            await self.host.store.wait_for_mail(self.member, _SLICE_MS)
+
+        self._waiting = asyncio.get_running_loop().create_task(wait())
+        try:
+            await self._waiting
+        except asyncio.CancelledError:
+            if self._taking:
+                raise
+        finally:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _start(self, claim: Claim) -> None:
+        self.slots.take()
+        task = asyncio.get_running_loop().create_task(self._work_from(claim))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work_from(self, claim: Claim) -> None:
+        """Work an item, then those that come with each settle."""
+        try:
+            following: Claim | None = claim
+            while following is not None:
+                following = await self._work.work_one(following)
+                self.settled += 1
+        except LeaseLostError:
+            _log.info("a work item of %s was lost to another worker", self.member)
+        except asyncio.CancelledError:
+            if not self._work.parking:
+                raise
+        except Exception:  # noqa: BLE001 - its lease runs out and another worker tries; this one goes on
+            _log.exception("a work item of %s could not be brought to an end here", self.member)
+        finally:
+            self.slots.give_back()
+
+    # --- idle ticks ---------------------------------------------------------------------------------------------
+
+    async def _tick_for_ever(self) -> None:
+        host = self.host
+        while True:
+            try:
+                if self._on_tick is not None:
+                    result = self._on_tick()
+                    if hasattr(result, "__await__"):
+                        await result
+                await host.store.reclaim_expired(host.process_id, host.lease_ms, runs=False)
+                await host.store.forget_runs()
+            except Exception as error:  # noqa: BLE001 - the next tick may work
+                _log.warning("upkeep failed, trying again: %s", describe(error))
+            await asyncio.sleep(self._tick)
