@@ -62,7 +62,7 @@ def encode(value: Any) -> bytes:
     except orjson.JSONEncodeError as error:
         try:
             return orjson.dumps(clean_value(value), default=_fallback, option=orjson.OPT_NON_STR_KEYS)
-        except orjson.JSONEncodeError:
+        except (orjson.JSONEncodeError, RecursionError):
             raise TypeError(str(error)) from error
 
 

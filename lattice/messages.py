@@ -319,7 +319,11 @@ def read_assistant(reply: Any) -> AssistantModelMessage:
         reply = convert() if callable(convert) else reply
     if not isinstance(reply, dict) or reply.get("role", "assistant") != "assistant":
         raise MalformedMessageError(f"the model client must return an assistant message, not {reply!r:.200}")
-    message: AssistantModelMessage = {"role": "assistant", "content": _assistant_content(reply.get("content"))}
+    try:
+        content = _assistant_content(reply.get("content"))
+    except RecursionError:
+        raise MalformedMessageError("the content of the assistant message is nested too deeply") from None
+    message: AssistantModelMessage = {"role": "assistant", "content": content}
     usage = reply.get("usage")
     if usage:
         message["usage"] = copy_json(usage)

@@ -111,9 +111,7 @@ async def test_the_threshold_must_be_exceeded():
 
 async def test_the_summary_request():
     """agent:COMP-09, agent:COMP-02"""
-    agent, model = compacting(
-        [step(1), step(2, BIG), turn("done")], keep_recent_messages=2, max_tokens=99
-    )
+    agent, model = compacting([step(1), step(2, BIG), turn("done")], keep_recent_messages=2, max_tokens=99)
     await agent.prompt("go", thinking_config={"type": "adaptive"}, reasoning_effort="max", output_format="json")
     request = next(request for request in model.requests if is_summary(request))
     assert (request.model, request.max_tokens, request.stream) == ("scripted", 99, False)
@@ -164,7 +162,14 @@ async def test_recovery_summarizes_and_takes_the_turn_again(failure):
     agent.tracer = tracer
     events = await events_of(agent.query("go", stream=False))
     assert [event.type for event in events] == [
-        "system", "assistant", "user", "assistant", "user", "system", "assistant", "result",
+        "system",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+        "system",
+        "assistant",
+        "result",
     ]
     assert events[-1].subtype == "success"
     assert events[-1].num_turns == 4

@@ -62,10 +62,17 @@ async def test_load_once_and_append_each_message_in_order():
     await agent.prompt("more")
     assert store.calls == ["load", *["append"] * 6]
     assert order[:11] == [
-        ("store", "user"), ("trace", "user"),
-        ("store", "assistant"), ("trace", "assistant"), ("event", "assistant"),
-        ("store", "user"), ("trace", "user"), ("event", "user"),
-        ("store", "assistant"), ("trace", "assistant"), ("event", "assistant"),
+        ("store", "user"),
+        ("trace", "user"),
+        ("store", "assistant"),
+        ("trace", "assistant"),
+        ("event", "assistant"),
+        ("store", "user"),
+        ("trace", "user"),
+        ("event", "user"),
+        ("store", "assistant"),
+        ("trace", "assistant"),
+        ("event", "assistant"),
     ]
     assert model.requests[0].messages[0]["content"] == "earlier"
     assert store.messages == await agent.get_history()
@@ -103,7 +110,9 @@ async def test_an_unreadable_store_is_not_written_until_it_could_be_read():
     store.broken.clear()
     await agent.prompt("b")
     assert [message["content"] for message in model.requests[1].messages if message["role"] == "user"] == [
-        "earlier", "a", "b",
+        "earlier",
+        "a",
+        "b",
     ]
     assert store.messages == await agent.get_history()
 
@@ -164,7 +173,8 @@ async def test_texts_that_would_poison_a_conversation_are_cleaned():
         return "tool \ud800 said"
 
     agent, model = agent_of(
-        [turn("lone \udc00 half", tool_use("odd", {"a\ud800": "\u0000"})), "done"], tools=[tool("odd", "Odd.", ANY, odd)]
+        [turn("lone \udc00 half", tool_use("odd", {"a\ud800": "\u0000"})), "done"],
+        tools=[tool("odd", "Odd.", ANY, odd)],
     )
     await agent.prompt("prompt \ud83d alone")
     model.requests[1].messages.copy()

@@ -42,7 +42,10 @@ def test_defaults():
         ({"max_turns": 0}, r"max_turns must be a positive integer, not 0"),
         ({"max_turns": True}, r"max_turns must be a positive integer, not True"),
         ({"max_tokens": 1.5}, r"max_tokens must be a positive integer, not 1\.5"),
-        ({"request_timeout_ms": 0}, r"AgentOptions\.request_timeout_ms must be a positive integer number of milliseconds"),
+        (
+            {"request_timeout_ms": 0},
+            r"AgentOptions\.request_timeout_ms must be a positive integer number of milliseconds",
+        ),
         ({"tool_concurrency": {"mode": "fast"}}, r'mode must be "safe", "all", or "sequential"'),
         ({"tool_concurrency": {"max_concurrency": 0}}, r"max_concurrency must be a positive integer"),
         ({"tool_concurrency": {"many": 1}}, r'tool_concurrency: unknown option "many"'),

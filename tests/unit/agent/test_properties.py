@@ -205,9 +205,7 @@ def test_a_failing_host_leaves_a_sound_conversation(script, where, after):
                 load=store.load, append=append, replace=store.replace, fail_on_error=True
             ),
         }
-        agent = create_bare_agent(
-            model="m", model_client=SlowModel(script), tools=TOOLS, max_turns=6, **options
-        )
+        agent = create_bare_agent(model="m", model_client=SlowModel(script), tools=TOOLS, max_turns=6, **options)
         try:
             result = await agent.prompt("go")
             assert result.subtype in SUBTYPES

@@ -130,9 +130,7 @@ async def test_the_next_event_is_produced_when_the_current_one_is_taken():
         ran.append("tool")
         return "ok"
 
-    agent, model = agent_of(
-        [turn(tool_use("note")), "done"], tools=[tool("note", "Notes.", ANY, note)]
-    )
+    agent, model = agent_of([turn(tool_use("note")), "done"], tools=[tool("note", "Notes.", ANY, note)])
     stream = agent.query("go", stream=False)
     assert (await anext(stream)).type == "system"
     await asyncio.sleep(0)

@@ -11,8 +11,16 @@ from tests.unit.agent.support import ANY, RecordingTracer, agent_of, echo_tool
 
 PLAIN = ["run_start", "user_message", "model_request", "assistant_message", "result"]
 WITH_TOOL = [
-    "run_start", "user_message", "model_request", "assistant_message", "tool_use", "tool_result", "user_message",
-    "model_request", "assistant_message", "result",
+    "run_start",
+    "user_message",
+    "model_request",
+    "assistant_message",
+    "tool_use",
+    "tool_result",
+    "user_message",
+    "model_request",
+    "assistant_message",
+    "result",
 ]
 
 

@@ -286,9 +286,7 @@ async def test_w27_class_based_stores_and_tracers_keep_their_methods():
     from lattice import define_history_store
 
     store, tracer = ListStore(), RecordingTracer()
-    agent, _ = agent_of(
-        ["hi"], history_store=define_history_store(store), tracer=define_context_tracer(tracer)
-    )
+    agent, _ = agent_of(["hi"], history_store=define_history_store(store), tracer=define_context_tracer(tracer))
     await agent.prompt("go")
     assert len(store.messages) == 2
     assert tracer.types()[-1] == "result"
@@ -314,7 +312,9 @@ async def test_w38_a_paused_turn_goes_on_and_a_refusal_is_no_answer():
     result = await agent.prompt("go")
     assert (result.subtype, result.result, result.num_turns) == ("success", "found", 2)
     assert model.requests[1].messages[-1]["content"][1] == server
-    agent, _ = agent_of([turn("I cannot help with that.", tool_use("echo"), stop_reason="refusal")], tools=[echo_tool()])
+    agent, _ = agent_of(
+        [turn("I cannot help with that.", tool_use("echo"), stop_reason="refusal")], tools=[echo_tool()]
+    )
     result = await agent.prompt("go")
     assert (result.subtype, result.is_error, result.stop_reason) == ("error", True, "refusal")
     assert (result.error.code, "I cannot help" in str(result.error)) == ("refusal", True)
@@ -425,7 +425,8 @@ async def test_pydantic_inputs_reach_handlers_as_instances():
         b: int = 1
 
     agent, _ = agent_of(
-        [turn(tool_use("add", {"a": "2"})), "done"], tools=[tool("add", "Adds.", Sum, lambda value: str(value.a + value.b))]
+        [turn(tool_use("add", {"a": "2"})), "done"],
+        tools=[tool("add", "Adds.", Sum, lambda value: str(value.a + value.b))],
     )
     events = await events_of(agent.query("go", stream=False))
     assert events[2].tool_use_result == "3"
