@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -16,8 +17,12 @@ from lattice.rq.queue import queue_of
 from lattice.rq.upkeep import Upkeep
 from lattice.rq.worker import REDIS_DOWN, AsyncWorker
 from lattice.run_store import RunStore
+from lattice.runs import RunStatus
 
 __all__ = ["RunService", "ServiceOptions", "run_service"]
+
+_LOOK = 0.1
+"""Seconds between two looks at the legs of a process that leaves."""
 
 _log = logging.getLogger("lattice.rq")
 
@@ -58,6 +63,22 @@ class RunService:
     async def stop_taking(self) -> None:
         """Take no further run; those that are under way go on."""
         await self.worker.stop_taking()
+
+    async def legs_ended(self, within: float) -> bool:
+        """Wait until every run here waits for members (or has ended); False if ``within`` seconds were not enough."""
+        deadline = time.monotonic() + within
+        while await self._legs():
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_LOOK)
+        return True
+
+    async def _legs(self) -> bool:
+        for run_id in list(self.worker.running):
+            run = await self._store.get_run(run_id)
+            if run is not None and run.status is RunStatus.RUNNING:
+                return True
+        return False
 
     async def drained(self) -> None:
         """Return when no run is under way here."""

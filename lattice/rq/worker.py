@@ -119,6 +119,11 @@ class AsyncWorker(BaseWorker):
         finally:
             self._stopped.set()
 
+    @property
+    def is_taking(self) -> bool:
+        """Whether it takes jobs."""
+        return self._taking and not self._stopped.is_set()
+
     async def stop_taking(self) -> None:
         """Take no further job; a wait that is under way is broken off at the server, so that it takes none either."""
         self._taking = False
