@@ -126,6 +126,14 @@ class ToolDefinition:
         model = {"name": self.name, "description": self.description, "input_schema": self.json_schema}
         object.__setattr__(self, "_model", model)
 
+    def with_handler(self, handler: Handler) -> "ToolDefinition":
+        """Return the same tool with another handler of the same signature; everything worked out is shared."""
+        clone: ToolDefinition = object.__new__(ToolDefinition)
+        for name in ToolDefinition.__slots__:
+            object.__setattr__(clone, name, getattr(self, name))
+        object.__setattr__(clone, "handler", handler)
+        return clone
+
     def to_model(self) -> dict[str, Any]:
         """Return what the model is told; always the same dict, not to be changed."""
         return self._model

@@ -1,7 +1,6 @@
 """Bash: one shell command in its own process group, bounded in time and output."""
 
 import asyncio
-import functools
 import os
 import re
 import signal
@@ -46,7 +45,7 @@ def make(workspace: Workspace) -> ToolDefinition:
         " empty, and what it starts in the background ends with it. Write only inside your write roots, and spell"
         " paths out: a command is refused if it cannot be told where it writes."
     )
-    return builtin_tool("Bash", description, BashInput, functools.partial(_bash, workspace))
+    return builtin_tool("Bash", description, BashInput, _bash, workspace)
 
 
 async def _bash(workspace: Workspace, asked: BashInput, context: ToolContext) -> str:

@@ -18,20 +18,20 @@ __all__ = ["builtin_tool", "readable", "roots_for_writing", "writable"]
 
 
 def builtin_tool(
-    name: str, description: str, model: type[BaseModel], handler: Callable[..., Any], *, reads_only: bool = False
+    name: str,
+    description: str,
+    model: type[BaseModel],
+    function: Callable[..., Any],
+    workspace: Workspace,
+    *,
+    reads_only: bool = False,
 ) -> ToolDefinition:
-    """Return the definition; tools that only read may overlap and are simply run again after a crash."""
-    json_schema, parse = _schema(model)
-    return ToolDefinition(
-        name=name,
-        description=description,
-        input_schema=model,
-        json_schema=json_schema,
-        parse=parse,
-        handler=handler,
-        is_concurrency_safe=_yes if reads_only else None,
-        on_recovery="rerun" if reads_only else "unknown",
-    )
+    """Return the tool whose handler is ``function(workspace, input, context)``.
+
+    Tools that only read may overlap and are simply run again after a crash.
+    """
+    handler = functools.partial(function, workspace)
+    return _template(name, description, model, function, reads_only).with_handler(handler)
 
 
 def readable(path: str, tool: str, workspace: Workspace, context: ToolContext) -> Path:
@@ -65,8 +65,20 @@ def roots_for_writing(workspace: Workspace, context: ToolContext) -> list[Path]:
 
 
 @functools.cache
-def _schema(model: type[BaseModel]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    return schema_to_json(model), make_parser(model)
+def _template(
+    name: str, description: str, model: type[BaseModel], function: Callable[..., Any], reads_only: bool
+) -> ToolDefinition:
+    """Work out once what all agents of a process share; its handler lacks the workspace."""
+    return ToolDefinition(
+        name=name,
+        description=description,
+        input_schema=model,
+        json_schema=schema_to_json(model),
+        parse=make_parser(model),
+        handler=functools.partial(function, None),
+        is_concurrency_safe=_yes if reads_only else None,
+        on_recovery="rerun" if reads_only else "unknown",
+    )
 
 
 def _yes(_input: Any) -> bool:

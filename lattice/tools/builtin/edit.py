@@ -1,7 +1,5 @@
 """Edit: replaces a text in a file, and refuses to guess which one is meant."""
 
-import functools
-
 from pydantic import BaseModel, Field
 
 from lattice.errors import LatticeError
@@ -28,7 +26,7 @@ def make(workspace: Workspace) -> ToolDefinition:
         "Replace a text in an existing file. old_string must occur exactly once; add the lines around it to make it"
         " unique, or set replace_all."
     )
-    return builtin_tool("Edit", description, EditInput, functools.partial(_edit, workspace))
+    return builtin_tool("Edit", description, EditInput, _edit, workspace)
 
 
 def _edit(workspace: Workspace, asked: EditInput, context: ToolContext) -> str:

@@ -1,7 +1,5 @@
 """Glob: the files whose path matches a pattern."""
 
-import functools
-
 from pydantic import BaseModel, Field
 
 from lattice.tools.builtin.define import builtin_tool, readable
@@ -30,7 +28,7 @@ def make(workspace: Workspace) -> ToolDefinition:
         "Find files by a pattern: * and ? stay within a directory, ** is any number of directories, {a,b} and [a-z]"
         " are choices. Returns paths relative to path, sorted."
     )
-    return builtin_tool("Glob", description, GlobInput, functools.partial(_glob, workspace), reads_only=True)
+    return builtin_tool("Glob", description, GlobInput, _glob, workspace, reads_only=True)
 
 
 def _glob(workspace: Workspace, asked: GlobInput, context: ToolContext) -> str:

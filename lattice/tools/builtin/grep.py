@@ -1,6 +1,5 @@
 """Grep: the lines that match a regular expression."""
 
-import functools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +42,7 @@ def make(workspace: Workspace) -> ToolDefinition:
         "Search file contents by a regular expression. Returns path:line number:line, in order of path. Binary files"
         " are skipped."
     )
-    return builtin_tool("Grep", description, GrepInput, functools.partial(_grep, workspace), reads_only=True)
+    return builtin_tool("Grep", description, GrepInput, _grep, workspace, reads_only=True)
 
 
 def _grep(workspace: Workspace, asked: GrepInput, context: ToolContext) -> str:

@@ -1,6 +1,5 @@
 """LS: the entries of a directory."""
 
-import functools
 import os
 
 from pydantic import BaseModel, Field
@@ -23,7 +22,7 @@ class LsInput(BaseModel):
 def make(workspace: Workspace) -> ToolDefinition:
     """Return the LS tool of a workspace."""
     description = "List a directory, one entry per line, hidden ones included; directories end with a slash."
-    return builtin_tool("LS", description, LsInput, functools.partial(_ls, workspace), reads_only=True)
+    return builtin_tool("LS", description, LsInput, _ls, workspace, reads_only=True)
 
 
 def _ls(workspace: Workspace, asked: LsInput, context: ToolContext) -> str:

@@ -1,7 +1,6 @@
 """Read: the text of a file, as a whole or by lines."""
 
 import codecs
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -35,7 +34,7 @@ def make(workspace: Workspace) -> ToolDefinition:
         "Read a text file. Returns its text as it is; give offset and limit to read only some lines. Long files come"
         " in parts."
     )
-    return builtin_tool("Read", description, ReadInput, functools.partial(_read, workspace), reads_only=True)
+    return builtin_tool("Read", description, ReadInput, _read, workspace, reads_only=True)
 
 
 def is_binary(start: bytes) -> bool:

@@ -1,7 +1,5 @@
 """Write: a whole file, its directories created."""
 
-import functools
-
 from pydantic import BaseModel, Field
 
 from lattice.tools.builtin.define import builtin_tool, writable
@@ -22,7 +20,7 @@ class WriteInput(BaseModel):
 def make(workspace: Workspace) -> ToolDefinition:
     """Return the Write tool of a workspace."""
     description = "Write a text file. Directories are created, an existing file is replaced."
-    return builtin_tool("Write", description, WriteInput, functools.partial(_write, workspace))
+    return builtin_tool("Write", description, WriteInput, _write, workspace)
 
 
 def _write(workspace: Workspace, asked: WriteInput, context: ToolContext) -> str:
