@@ -1,7 +1,6 @@
 """The words of a model conversation: messages, content blocks, usage; all plain dicts in wire form."""
 
 import uuid
-from collections.abc import Iterable
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from lattice.encoding import clean_text
@@ -13,7 +12,6 @@ __all__ = [
     "Message",
     "OutputFormat",
     "ReasoningEffort",
-    "SharedMessages",
     "StopReason",
     "ThinkingConfig",
     "TokenUsage",
@@ -26,6 +24,7 @@ __all__ = [
     "read_message",
     "read_prompt",
     "repaired",
+    "results_of",
     "text_of",
     "tool_uses",
 ]
@@ -124,116 +123,6 @@ def _clean_copy(value: Any) -> Any:
     return value
 
 
-class SharedMessages(list[Any]):
-    """A list that copies an element the first time that Python code takes hold of it.
-
-    So whoever is handed a conversation may edit what it got, and nobody else sees it, yet handing it out costs no copy
-    of the whole. ``list.__iter__`` and encoders in C read without copying. Looks and behaves like the list it is.
-    """
-
-    __slots__ = ("_own",)
-
-    def __init__(self, shared: Iterable[Any]) -> None:
-        super().__init__(list.__iter__(shared) if isinstance(shared, list) else shared)
-        self._own: set[int] | None = set()
-
-    def _take_all(self) -> None:
-        if self._own is not None:
-            own, self._own = self._own, None
-            for index, item in enumerate(list.__iter__(self)):
-                if index not in own:
-                    list.__setitem__(self, index, copy_json(item))
-
-    def __getitem__(self, index: Any) -> Any:
-        if self._own is None:
-            return list.__getitem__(self, index)
-        if isinstance(index, slice):
-            self._take_all()
-            return list.__getitem__(self, index)
-        item = list.__getitem__(self, index)
-        at = index if index >= 0 else len(self) + index
-        if at in self._own:
-            return item
-        self._own.add(at)
-        item = copy_json(item)
-        list.__setitem__(self, at, item)
-        return item
-
-    def __iter__(self) -> Any:
-        self._take_all()
-        return list.__iter__(self)
-
-    def __reversed__(self) -> Any:
-        self._take_all()
-        return list.__reversed__(self)
-
-    def __add__(self, other: Any) -> Any:
-        self._take_all()
-        return list.__add__(self, other)
-
-    def copy(self) -> list[Any]:
-        """Return a plain list of copies."""
-        self._take_all()
-        return list(list.__iter__(self))
-
-    def __copy__(self) -> list[Any]:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> list[Any]:
-        return [copy_json(item) for item in list.__iter__(self)]
-
-    def __reduce__(self) -> Any:
-        return list, (self.copy(),)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self._take_all()
-        list.__setitem__(self, index, value)
-
-    def __delitem__(self, index: Any) -> None:
-        self._take_all()
-        list.__delitem__(self, index)
-
-    def insert(self, index: Any, value: Any) -> None:
-        """Insert before ``index``."""
-        self._take_all()
-        list.insert(self, index, value)
-
-    def append(self, value: Any) -> None:
-        """Append; the value is the caller's own already."""
-        if self._own is not None:
-            self._own.add(len(self))
-        list.append(self, value)
-
-    def extend(self, values: Any) -> None:
-        """Append several."""
-        self._take_all()
-        list.extend(self, values)
-
-    def __iadd__(self, values: Any) -> Any:
-        self.extend(values)
-        return self
-
-    def pop(self, index: Any = -1) -> Any:
-        """Take an element out."""
-        self._take_all()
-        return list.pop(self, index)
-
-    def reverse(self) -> None:
-        """Turn the order round."""
-        self._take_all()
-        list.reverse(self)
-
-    def sort(self, **options: Any) -> None:
-        """Sort in place."""
-        self._take_all()
-        list.sort(self, **options)
-
-    def remove(self, value: Any) -> None:
-        """Remove the first equal element."""
-        self._take_all()
-        list.remove(self, value)
-
-
 def text_of(content: Any) -> str:
     """Return a text as it is, or the text blocks of a list joined without a separator."""
     if isinstance(content, str):
@@ -249,6 +138,14 @@ def tool_uses(message: Message) -> list[ContentBlock]:
     if isinstance(content, str):
         return []
     return [block for block in content if block.get("type") == "tool_use"]
+
+
+def results_of(message: Message) -> list[ContentBlock]:
+    """Return the tool results of a message, in order."""
+    content = message["content"]
+    if isinstance(content, str):
+        return []
+    return [block for block in content if block.get("type") == "tool_result"]
 
 
 def input_tokens(usage: Any) -> int:

@@ -16,6 +16,7 @@ from lattice.messages import (
     add_usage,
     copy_json,
     read_assistant,
+    results_of,
     text_of,
 )
 from lattice.model import ModelRequest
@@ -35,7 +36,7 @@ KEPT_RESULT_CHARS = 8_000
 def cut_index(messages: list[Message], keep: int) -> int:
     """Return where to cut so that the last ``keep`` messages stay and no tool result loses its call; 0 is nowhere."""
     index = max(0, len(messages) - keep)
-    while index > 0 and _holds_results(messages[index]):
+    while index > 0 and results_of(messages[index]):
         index -= 1
     return index
 
@@ -193,10 +194,3 @@ def _wrapped(summary: str) -> str:
         " below. Take what it says as known and continue the work from there.\n\n"
         f"<conversation_summary>\n{summary}\n</conversation_summary>"
     )
-
-
-def _holds_results(message: Message) -> bool:
-    content = message["content"]
-    if message["role"] != "user" or isinstance(content, str):
-        return False
-    return any(block.get("type") == "tool_result" for block in content)

@@ -15,6 +15,7 @@ from lattice.messages import (
     open_tool_uses,
     read_message,
     repaired,
+    results_of,
 )
 from lattice.tracer import is_strict
 
@@ -139,7 +140,7 @@ class Conversation:
         """Take out user messages at the end that hold no tool results; the store follows with the next write."""
         count = 0
         for message in reversed(self.messages):
-            if message["role"] != "user" or _has_results(message):
+            if message["role"] != "user" or results_of(message):
                 break
             count += 1
         if count:
@@ -162,11 +163,6 @@ def read_history(messages: Any) -> list[Message]:
         return [read_message(message) for message in messages]
     except (MalformedMessageError, TypeError) as error:
         raise StoreError(f"replace_history: {error}", cause=error) from error
-
-
-def _has_results(message: Message) -> bool:
-    content = message["content"]
-    return not isinstance(content, str) and any(block.get("type") == "tool_result" for block in content)
 
 
 def _last_reading(messages: list[Message]) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 from lattice.abort import AbortSignal
 from lattice.agent.checks import check_known
+from lattice.agent.shared import SharedMessages
 from lattice.errors import OptionError
 from lattice.history import member
-from lattice.messages import SharedMessages
 
 __all__ = [
     "AgentHooks",

@@ -6,8 +6,9 @@ from typing import Any
 from lattice.agent.hooks import ModelRequestHookContext, shape_request
 from lattice.agent.model_call import ModelCall
 from lattice.agent.runtime import optional_method
+from lattice.agent.shared import SharedMessages
 from lattice.agent.state import RunState
-from lattice.messages import Message, SharedMessages
+from lattice.messages import Message
 from lattice.model import ModelRequest
 from lattice.workspace.grants import active_grants
 

@@ -40,6 +40,7 @@ from lattice.messages import (
     lost_result,
     open_tool_uses,
     read_assistant,
+    results_of,
     text_of,
     tool_uses,
 )
@@ -169,21 +170,33 @@ class Run(RunState):
             self.stop_reason = last.get("stopReason")
             if calls := self._judge(last):
                 self._left_over = (calls, last)
-        elif _results_of(last):
+        elif results_of(last):
             await self._end_as_the_batch_said(last)
 
     async def _end_as_the_batch_said(self, last: Message) -> None:
         """The process died after the results were stored: end the turn, or pause, if that batch had said so."""
         entries = await self.session.journal.load()
         self.session.journal_dirty = bool(entries)
-        outcome = BatchOutcome()
-        for block in _results_of(last):
+        outcome = self._submitted(last) or BatchOutcome()
+        for block in results_of(last):
+            if outcome.end_turn:
+                break
             entry = entries.get(block["tool_use_id"])
             if entry is not None and entry.end_turn:
                 outcome.end_turn, outcome.end_turn_text = True, text_of(block["content"])
                 outcome.structured_result = UNSET if entry.structured_result is None else entry.structured_result
-                break
         await self._end_after(outcome)
+
+    def _submitted(self, last: Message) -> BatchOutcome | None:
+        """Read an accepted output again from the call that submitted it: the journal keeps no typed values."""
+        calls = _calls_before_last(self.conversation.messages)
+        if self.session.output_schema is None or len(calls) != 1 or calls[0]["name"] != SUBMIT_OUTPUT_TOOL_NAME:
+            return None
+        block = results_of(last)[0]
+        if block.get("is_error"):
+            return None
+        value = parse_with(self.session.output_schema, calls[0]["input"])
+        return BatchOutcome(end_turn=True, end_turn_text=text_of(block["content"]), structured_result=value)
 
     def _match_skills(self, message: Message | None) -> None:
         definition = self.session.definition
@@ -379,14 +392,9 @@ def _drop_calls(message: AssistantModelMessage) -> None:
     message["content"] = kept or [{"type": "text", "text": NO_CONTENT}]
 
 
-def _results_of(message: Message) -> list[ContentBlock]:
-    content = message["content"]
-    return [] if isinstance(content, str) else [block for block in content if block.get("type") == "tool_result"]
-
-
 def _calls_before_last(messages: list[Message]) -> list[ContentBlock]:
     return tool_uses(messages[-2]) if len(messages) > 1 and messages[-2]["role"] == "assistant" else []
 
 
 def _last_prompt(messages: list[Message]) -> Message | None:
-    return next((m for m in reversed(messages) if m["role"] == "user" and not _results_of(m)), None)
+    return next((m for m in reversed(messages) if m["role"] == "user" and not results_of(m)), None)

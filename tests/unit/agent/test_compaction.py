@@ -50,12 +50,12 @@ def user(content):
     return {"role": "user", "content": content}
 
 
-def result(id):
-    return user([{"type": "tool_result", "tool_use_id": id, "content": "x"}])
+def result(of):
+    return user([{"type": "tool_result", "tool_use_id": of, "content": "x"}])
 
 
-def call(id):
-    return {"role": "assistant", "content": [tool_use("echo", id=id)]}
+def call(name):
+    return {"role": "assistant", "content": [tool_use("echo", id=name)]}
 
 
 def test_the_cut_never_parts_a_result_from_its_call():

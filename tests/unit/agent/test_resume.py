@@ -193,6 +193,21 @@ async def test_a_submitted_output_is_the_parsed_value_again():
     assert (result.subtype, result.structured_result) == ("success", Answer(n=4))
 
 
+async def test_an_output_that_was_accepted_stays_accepted():
+    """The process died between storing the result of submit_output and telling of it."""
+    results = [{"type": "tool_result", "tool_use_id": "s", "content": "Structured output submitted."}]
+    store = ListStore(
+        [
+            PROMPT,
+            {"role": "assistant", "content": [tool_use("submit_output", {"n": 4}, id="s")]},
+            {"role": "user", "content": results},
+        ]
+    )
+    agent, model = agent_of([], history_store=store, output_schema={"type": "object"})
+    result = (await events_of(agent.resume()))[-1]
+    assert (result.subtype, result.structured_result, model.calls) == ("success", {"n": 4}, 0)
+
+
 async def test_a_pause_that_was_due_is_taken():
     class Runtime:
         source = {"kind": "root"}

@@ -13,7 +13,7 @@ from lattice import (
     MissingOutputError,
     OptionError,
     SDKResultMessage,
-    TimeoutError,
+    TimeoutError,  # noqa: A004 - the documented name
     tool,
 )
 from lattice.testing import ScriptedModel, text, tool_use, turn
