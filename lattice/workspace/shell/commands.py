@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from lattice.workspace.shell.words import Values
 
-__all__ = ["WRAPPERS", "Arguments", "parse_arguments", "written"]
+__all__ = ["PLAIN_OPTIONS", "WRAPPERS", "XARGS_VALUES", "Arguments", "parse_arguments", "written"]
 
 Arguments = list[Values]
 
@@ -53,6 +53,23 @@ _RULES: dict[str, _Rule] = {
     "chown": _Rule("rest", (), ("--reference",)),
     "chgrp": _Rule("rest", (), ("--reference",)),
     "sort": _Rule("none", ("-o", "--output"), ("-k", "-t", "-S", "-T", "--key")),
+    "sponge": _Rule(),
+    "dos2unix": _Rule(),
+    "unix2dos": _Rule(),
+    "mknod": _Rule("first", (), ("-m", "--mode")),
+    "mktemp": _Rule(flags=("-p", "--tmpdir"), values=("--suffix",)),
+    "rename": _Rule("rest"),
+    "uniq": _Rule("rest", (), ("-f", "-s", "-w")),
+    "shuf": _Rule("none", ("-o", "--output"), ("-n", "-i", "-e")),
+    "iconv": _Rule("none", ("-o", "--output"), ("-f", "-t")),
+    "cc": _Rule("none", ("-o",), ("-I", "-L", "-l", "-D", "-x")),
+    "gcc": _Rule("none", ("-o",), ("-I", "-L", "-l", "-D", "-x")),
+    "clang": _Rule("none", ("-o",), ("-I", "-L", "-l", "-D", "-x")),
+    "g++": _Rule("none", ("-o",), ("-I", "-L", "-l", "-D", "-x")),
+    "ed": _Rule("first"),
+    "ex": _Rule("all"),
+    "vi": _Rule("all"),
+    "vim": _Rule("all"),
     "gzip": _Rule(values=("-S",)),
     "gunzip": _Rule(values=("-S",)),
     "bzip2": _Rule(),
@@ -65,15 +82,16 @@ _RULES: dict[str, _Rule] = {
 _Special = Callable[[Arguments], Arguments]
 
 WRAPPERS: dict[str, tuple[int, tuple[str, ...]]] = {
-    "sudo": (0, ("-u", "-g", "-h", "-p", "-C", "-R", "-T", "-r", "-t", "-U")),
+    "sudo": (0, ("-u", "-g", "-h", "-p", "-T", "-r", "-t", "-U", "--user", "--group", "--host", "--prompt")),
     "doas": (0, ("-u", "-C")),
     "env": (0, ("-u", "--unset")),
     "nice": (0, ("-n", "--adjustment")),
-    "ionice": (0, ("-c", "-n", "-p", "-P", "-u")),
+    "ionice": (0, ("-c", "-n", "-p", "-P", "-u", "--class", "--classdata")),
     "nohup": (0, ()),
-    "time": (0, ("-f", "-o")),
+    "time": (0, ("-f", "--format")),
     "timeout": (1, ("-s", "-k", "--signal", "--kill-after")),
-    "stdbuf": (0, ("-i", "-o", "-e")),
+    "stdbuf": (0, ("-i", "-o", "-e", "--input", "--output", "--error")),
+    "flock": (1, ("-w", "-E", "--timeout", "--wait")),
     "setsid": (0, ()),
     "command": (0, ()),
     "builtin": (0, ()),
@@ -84,6 +102,46 @@ WRAPPERS: dict[str, tuple[int, tuple[str, ...]]] = {
     "chronic": (0, ()),
 }
 """Commands that run the one after them: how many operands of their own come first, and their options with values."""
+
+PLAIN_OPTIONS = {
+    "--preserve-env",
+    "--login",
+    "--non-interactive",
+    "--background",
+    "--set-home",
+    "--ignore-environment",
+    "--foreground",
+    "--preserve-status",
+    "--verbose",
+    "--wait",
+    "--fork",
+    "--exclusive",
+    "--nonblock",
+    "--null",
+    "--no-run-if-empty",
+    "--interactive",
+    "--exit",
+}
+"""Long options of such commands, and of xargs, that take no value."""
+
+XARGS_VALUES = {
+    "-n",
+    "-P",
+    "-L",
+    "-d",
+    "-s",
+    "-a",
+    "-E",
+    "-I",
+    "-j",
+    "--max-args",
+    "--max-procs",
+    "--max-lines",
+    "--delimiter",
+    "--max-chars",
+    "--arg-file",
+}
+"""Options of xargs and parallel that take a value."""
 
 
 def written(name: str, arguments: Arguments) -> Arguments:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lattice.workspace.shell.commands import WRAPPERS, Arguments, parse_arguments, written
+from lattice.workspace.shell.commands import PLAIN_OPTIONS, WRAPPERS, XARGS_VALUES, Arguments, parse_arguments, written
 from lattice.workspace.shell.words import Values, Words
 
 __all__ = ["Budget", "Cwds", "Judge", "ShellWrite", "TooMuchError", "union"]
@@ -95,6 +95,8 @@ class Judge(abc.ABC):
             self.run_wrapped(base, arguments, text)
         elif name in self.functions:
             self.call_function(name)
+        elif base == "alias":
+            self.unknown("alias", text)
         elif base in {"cd", "pushd", "popd"}:
             self.change_directory(base, arguments)
         elif base in _SHELLS or base in {"eval", "trap", "su", "watch"}:
@@ -116,7 +118,7 @@ class Judge(abc.ABC):
             if word is None:
                 self.unknown(base, text)
                 return
-            if word in {"-C", "--chdir", "-D", "-S", "--split-string"} and base in {"env", "sudo"}:
+            if _is_unclear(base, word, with_value):
                 self.unknown(f"{base} {word}", text)
                 return
             if word in with_value:
@@ -220,7 +222,10 @@ class Judge(abc.ABC):
         while rest and rest[0] and rest[0][0].startswith("-"):
             flag = rest.pop(0)
             assert flag is not None
-            if flag[0] in {"-n", "-P", "-L", "-d", "-s", "-a", "-E", "-I", "-j"} and rest:
+            if flag[0].startswith("--") and "=" not in flag[0] and flag[0] not in PLAIN_OPTIONS | XARGS_VALUES:
+                self.unknown(f"{base} {flag[0]}", text)
+                return
+            if flag[0] in XARGS_VALUES and rest:
                 value = rest.pop(0)
                 placeholder = value[0] if flag[0] == "-I" and value else placeholder
             elif flag[0].startswith("-I"):
@@ -270,6 +275,15 @@ class Judge(abc.ABC):
             if glob.has_magic(value):
                 matches = itertools.islice(glob.iglob(str(path)), 1000)  # noqa: PTH207 - an absolute pattern
                 self.writes += [ShellWrite(by, value, Path(match)) for match in matches]
+
+
+def _is_unclear(base: str, word: str, with_value: tuple[str, ...]) -> bool:
+    """Whether an option of a wrapper changes where or what it runs, or may take the next word as its value."""
+    if base in {"env", "sudo", "doas"} and re.match("-[CDSR]|--(chdir|split-string|chroot)", word):
+        return True
+    if (base == "flock" and word.startswith(("-c", "--c"))) or (base == "time" and word.startswith(("-o", "--o"))):
+        return True
+    return word.startswith("--") and "=" not in word and word not in {"--", *with_value, *PLAIN_OPTIONS}
 
 
 def union(a: Cwds, b: Cwds) -> Cwds:

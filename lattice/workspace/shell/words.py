@@ -78,6 +78,8 @@ class Words:
         values = self.expand(node)
         if values is None or node.type in {"string", "raw_string", "ansi_c_string", "word", "number"}:
             return values
+        if "IFS" in self._assigned:
+            return None
         return list(dict.fromkeys(part for value in values for part in (value, *value.split())))
 
     def expand(self, node: Any) -> Values:
@@ -194,6 +196,8 @@ class Words:
 def _collect_assignment(node: Any, found: dict[str, list[Any]]) -> None:
     name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
     key = _text(name).split("[")[0] if name is not None else ""
+    if key == "IFS" and node.parent is not None and node.parent.type == "command":
+        return  # IFS= read: it holds for that command alone
     appended = any(child.type == "+=" for child in node.children)
     if appended or (name is not None and name.type != "variable_name") or (value is not None and value.type == "array"):
         found.setdefault(key, []).append(None)
