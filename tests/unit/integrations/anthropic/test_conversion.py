@@ -2,7 +2,7 @@ import pytest
 
 from lattice.errors import OptionError
 from lattice.integrations.anthropic.conversion import merge_usage, read_message, read_tool_input, to_body
-from lattice.messages import SharedMessages
+from lattice.agent.shared import SharedMessages
 from lattice.model import ModelRequest
 
 
