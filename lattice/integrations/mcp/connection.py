@@ -50,6 +50,11 @@ class MCPConnection:
         """The MCP client: ``list_tools()`` and ``call_tool(name, arguments)``."""
         return self
 
+    @property
+    def connected(self) -> bool:
+        """Whether the server is there, as far as is known; a call connects if it is not."""
+        return self._keeper is not None and not self._keeper.broken
+
     async def open(self) -> None:
         """Connect and list the tools; nothing is left open if that fails.
 

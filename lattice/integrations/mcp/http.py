@@ -131,10 +131,11 @@ async def connect_mcp_streamable_http_server(
 
 
 def _headers(headers: Mapping[str, str] | None, request_init: Mapping[str, Any] | None) -> dict[str, str]:
-    unknown = sorted(set(request_init or ()) - {"headers"})
+    given = {} if request_init is None else request_init
+    unknown = sorted(set(given) - {"headers"})
     if unknown:
         raise OptionError(f'request_init: unknown option "{unknown[0]}"; only headers is known')
-    merged: dict[str, str] = dict((request_init or {}).get("headers", {}))
+    merged: dict[str, str] = dict(given.get("headers", {}))
     merged.update(headers or {})
     return merged
 

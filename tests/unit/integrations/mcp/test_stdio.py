@@ -80,7 +80,7 @@ async def test_a_server_that_dies_between_two_calls_is_not_even_noticed(stdio_se
         pid = int(await call(mcp.tools, "pid"))
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(20):
-            while pid in children():
+            while mcp.connected:
                 await asyncio.sleep(0.005)
         assert await call(mcp.tools, "echo", {"text": "again"}) == "echo: again"
 
