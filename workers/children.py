@@ -110,14 +110,14 @@ class Children:
                     process.send_signal(number)
 
     async def _keep(self, child: Child) -> None:
-        pause = FIRST_PAUSE
+        pause, first = FIRST_PAUSE, True
         loop = asyncio.get_running_loop()
         while not self._stopping:
             began = loop.time()
             code = await self._run(child)
             if not self._lasts(child):
                 return
-            if code == EXIT_USAGE:
+            if code == EXIT_USAGE and first:
                 self.exit_code = code
                 self.failed.set()
                 return
@@ -125,7 +125,7 @@ class Children:
                 pause = FIRST_PAUSE
             self._say(child.name, f"ended with code {code}; starting it again in {pause:g} s")
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause, first = min(pause * 2, LONGEST_PAUSE), False
 
     def _lasts(self, child: Child) -> bool:
         return child.lasting and not self._stopping

@@ -4,16 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from lattice.redis.connection import check_server, open_redis
-from lattice.redis.run_store import RedisRunStore
-
 from lattice.client import LatticeClient
 from lattice.errors import OptionError
+from lattice.redis.connection import check_server, open_redis
+from lattice.redis.run_store import RedisRunStore
 from lattice.run_store import StoreOptions
 from workers.embedded_redis import DATA_FOLDER, running_url
 from workers.settings import Settings
 
-__all__ = ["check_redis", "client_of", "redis_url_of", "store_of", "store_options"]
+__all__ = ["check_redis", "client_of", "redis_url_of", "store_of", "store_options", "unchecked_store"]
 
 
 def redis_url_of(settings: Settings) -> str:
@@ -53,6 +52,11 @@ def store_options(settings: Settings) -> StoreOptions:
     )
 
 
+def unchecked_store(settings: Settings, team: str) -> RedisRunStore:
+    """Return the run store of a team, on a connection of its own that is made when it is needed."""
+    return RedisRunStore(open_redis(redis_url_of(settings)), team, store_options(settings))
+
+
 def client_of(settings: Settings, team: str) -> LatticeClient:
     """Return the client of a team, to be entered."""
     return LatticeClient(team=team, redis_url=redis_url_of(settings), options=store_options(settings))
@@ -60,20 +64,15 @@ def client_of(settings: Settings, team: str) -> LatticeClient:
 
 @asynccontextmanager
 async def store_of(settings: Settings, team: str) -> AsyncIterator[RedisRunStore]:
-    """Open the run store of a team.
+    """Open the run store of a team, if the server is fit to keep work in.
 
     Raises:
         OptionError: no Redis is configured.
-        StoreError: it cannot be reached or is not fit to keep work in.
+        StoreError: it cannot be reached or is not fit.
     """
-    url = redis_url_of(settings)
-    redis = open_redis(url)
+    await check_redis(redis_url_of(settings))
+    store = unchecked_store(settings, team)
     try:
-        await check_server(redis, url)
-        store = RedisRunStore(redis, team, store_options(settings))
-        try:
-            yield store
-        finally:
-            await store.close()
+        yield store
     finally:
-        await redis.aclose()
+        await store.close()

@@ -3,20 +3,18 @@
 from functools import partial
 
 import click
-from lattice.team.team import Team
 
-from lattice.errors import OptionError
 from lattice.mailbox import LEAD_MAILBOX, MessageStatus
 from workers.apps import load_app
 from workers.connections import client_of
-from workers.local_team import member_names
+from workers.local_team import find_member
 from workers.options import LOGGING, TEAM, with_settings
 from workers.process import EXIT_OK, run_once
 from workers.runs import as_json
 from workers.settings import Settings
 from workers.tables import age, one_line, print_json, print_table
 
-__all__ = ["find_member", "inbox"]
+__all__ = ["inbox"]
 
 
 @click.command()
@@ -37,7 +35,7 @@ def inbox(settings: Settings, *, member: str, status: str, as_json: bool) -> int
 
 async def _inbox(settings: Settings, member: str, status: str, *, as_json: bool) -> int:
     team = load_app(settings.app).team
-    key = LEAD_MAILBOX if member == LEAD_MAILBOX else find_member(team, member)
+    key = LEAD_MAILBOX if member == LEAD_MAILBOX else find_member(team, member).key
     async with client_of(settings, team.name) as client:
         messages = await client.inbox(key, status)
     if as_json:
@@ -52,16 +50,3 @@ async def _inbox(settings: Settings, member: str, status: str, *, as_json: bool)
         empty=f"no {'' if status == 'all' else status + ' '}messages for {member}",
     )
     return EXIT_OK
-
-
-def find_member(team: Team, name: str | None) -> str:
-    """Return the key of a member.
-
-    Raises:
-        OptionError: the team has no such member; lists those that it has.
-    """
-    known = member_names(team)
-    if name in known:
-        return name
-    asked = "no member was named" if name is None else f"there is no member {name!r}"
-    raise OptionError(f"{asked}; the members of team {team.name!r} are {', '.join(known) or 'none'}")

@@ -5,13 +5,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from lattice.errors import OptionError
+from lattice.team.definition import TeamMemberDefinition
 from lattice.team.team import Team
-
 from workers.children import Child, Children, LinePrinter, command_line
 from workers.embedded_redis import embedded_redis
 from workers.settings import Settings
 
-__all__ = ["member_names", "redis_url_for", "start_team", "team_processes"]
+__all__ = ["find_member", "member_names", "redis_url_for", "start_team", "team_processes"]
 
 COORDINATOR = "coordinator"
 GRACE = 5.0
@@ -64,3 +65,16 @@ async def start_team(
 def member_names(team: Team) -> tuple[str, ...]:
     """Return the names of the mailboxes that workers drain."""
     return tuple(member.key for member in team.members)
+
+
+def find_member(team: Team, name: str | None) -> TeamMemberDefinition:
+    """Return a member by its name.
+
+    Raises:
+        OptionError: the team has no such member; lists those that it has.
+    """
+    for member in team.members:
+        if name in (member.key, member.name):
+            return member
+    asked = "no member was named; give --member" if name is None else f"there is no member {name!r}"
+    raise OptionError(f"{asked}; the members of team {team.key!r} are {', '.join(member_names(team)) or 'none'}")

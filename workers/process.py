@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from lattice.errors import AppError, LatticeError, OptionError
+from lattice.errors import AppError, LatticeError, OptionError, SizeLimitError, StoreError
 
 __all__ = [
     "EXIT_FAILED",
@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+BEFORE_START = (OptionError, AppError, SizeLimitError, StoreError)
+"""What a command refuses before anything has started; a process at work outlives a store that is away."""
+
 SUPERVISED = "LATTICE_SUPERVISED"
 """Set for a child whose stdin its supervisor holds open: when that closes, the supervisor is dead."""
 
@@ -153,7 +156,7 @@ def invoke(command: click.Command) -> int:
         return 130
     except LatticeError as error:
         click.echo(f"{command.name}: {error.message}", err=True)
-        return EXIT_USAGE if isinstance(error, (OptionError, AppError)) else EXIT_FAILED
+        return EXIT_USAGE if isinstance(error, BEFORE_START) else EXIT_FAILED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
