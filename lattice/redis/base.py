@@ -1,0 +1,68 @@
+"""What the parts of the Redis run store share: one lane, the keys, the scripts, ids of calls."""
+
+import asyncio
+import itertools
+import os
+from typing import Any
+
+from redis.asyncio import Redis
+
+from lattice.errors import SizeLimitError
+from lattice.mailbox import TeamMessage
+from lattice.redis.connection import patient_copy
+from lattice.redis.keys import Keys
+from lattice.redis.lane import Lane
+from lattice.redis.scripts import load_scripts
+from lattice.run_store import StoreOptions
+
+__all__ = ["StorePart"]
+
+_MARGIN = 5.0
+"""Seconds beyond a blocking wait after which its connection is taken to be dead."""
+
+
+class StorePart:
+    """The common ground of the run store's parts."""
+
+    def __init__(self, redis: Redis, team: str, options: StoreOptions | None = None, *, patience: float = 20.0) -> None:
+        """Take a client, the team's name, the limits, and for how many seconds a lost Redis is waited for."""
+        self.options = options or StoreOptions()
+        self.keys = Keys(team)
+        self._redis = redis
+        self._lane = Lane(redis, patience=patience)
+        self._blocking: Redis | None = None
+        self._scripts = load_scripts()
+        self._origin = os.urandom(3).hex()
+        self._calls = itertools.count()
+
+    def _nonce(self) -> str:
+        """Return what tells one call from all others, and a repeat of it from a new one."""
+        return f"{self._origin}{next(self._calls):x}"
+
+    async def _run(self, name: str, *args: Any, on_repeat: tuple[Any, ...] | None = None) -> Any:
+        return await self._lane.run(self._scripts[name], self.keys.prefix, *args, on_repeat=on_repeat)
+
+    async def _word(self, name: str, *args: Any) -> str:
+        word: bytes = await self._run(name, *args)
+        return word.decode()
+
+    async def _block(self, block_ms: int, *command: Any) -> Any:
+        """Run a command that blocks, on a connection of its own."""
+        if self._blocking is None:
+            self._blocking = patient_copy(self._redis)
+        async with asyncio.timeout(block_ms / 1000 + _MARGIN):
+            return await self._blocking.execute_command(*command)
+
+    def _check_size(self, message: TeamMessage) -> None:
+        size = len(message.content.encode(errors="replace"))
+        if size > self.options.max_message_bytes:
+            raise SizeLimitError(
+                f"the message from {message.from_!r} to {message.to!r}", size, self.options.max_message_bytes
+            )
+
+    async def close(self) -> None:
+        """See ``RunStore.close``; the client that was given stays open."""
+        await self._lane.close()
+        if self._blocking is not None:
+            await self._blocking.aclose()
+            self._blocking = None

@@ -1,0 +1,248 @@
+-- Ends a run with its result: writes the step, cancels what is still open, closes the event stream, starts the retention.
+-- KEYS[1] prefix of the team
+-- ARGV[1] lease kind, ARGV[2] run id, ARGV[3] owner, ARGV[4] token, ARGV[5] status, ARGV[6] result as JSON,
+-- ARGV[7] error as JSON or '', ARGV[8] retention in ms, ARGV[9] the step
+-- Reply: 'finished' | 'stale'. A repeat by the holder that finished it answers 'finished'.
+local prefix = KEYS[1]
+local kind = ARGV[1]
+local id = ARGV[2]
+local owner = ARGV[3]
+local token = ARGV[4]
+local status = ARGV[5]
+local result = ARGV[6]
+local failure = ARGV[7]
+local retention = tonumber(ARGV[8])
+local step_at = 9
+
+-- shared: clock
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+-- end shared
+
+local now = clock()
+
+-- shared: fence
+local function fence()
+  local record = redis.call('HMGET', prefix .. kind .. ':' .. id, 'status', 'owner', 'epoch', 'attempt', 'runId')
+  local live = record[1] == 'processing' or record[1] == 'running' or record[1] == 'waiting'
+  local current = record[kind == 'run' and 3 or 4]
+  return live and record[2] == owner and current == token, kind == 'run' and id or record[5]
+end
+-- end shared
+-- shared: step
+local function write_events(step, at, run)
+  local key = prefix .. 'run:' .. run
+  local status = redis.call('HGET', key, 'status')
+  if not status or status == 'succeeded' or status == 'failed' or status == 'cancelled' then
+    return
+  end
+  for _ = 1, step.events do
+    at = at + 1
+    redis.call('XADD', key .. ':events', 'MAXLEN', '~', step.max_events, '*', 'event', ARGV[at])
+  end
+  if step.deltas > 0 and redis.call('EXISTS', key .. ':followers') == 1 then
+    for _ = 1, step.deltas do
+      at = at + 1
+      redis.call('XADD', key .. ':deltas', 'MAXLEN', '~', step.max_deltas, '*', 'event', ARGV[at])
+    end
+    redis.call('PEXPIRE', key .. ':deltas', 600000)
+  end
+  for name, amount in pairs(step.usage) do
+    redis.call('HINCRBY', key, 'usage:' .. name, amount)
+  end
+end
+
+local function write_journal(step, at)
+  local journal = prefix .. 'journal:' .. step.conversation
+  if step.clear then
+    redis.call('DEL', journal)
+  end
+  for _, call in ipairs(step.started) do
+    redis.call('HSET', journal, call, '')
+  end
+  for _ = 1, step.finished do
+    redis.call('HSET', journal, ARGV[at + 1], ARGV[at + 2])
+    at = at + 2
+  end
+  return at
+end
+
+local function mark_read(message)
+  local key = prefix .. 'message:' .. message
+  local found = redis.call('HMGET', key, 'status', 'member', 'claimable')
+  if found[1] == 'pending' and found[3] ~= '1' then
+    redis.call('HSET', key, 'status', 'read')
+    redis.call('HINCRBY', prefix .. 'counts:' .. found[2], 'pending', -1)
+    redis.call('HINCRBY', prefix .. 'counts:' .. found[2], 'read', 1)
+  end
+end
+
+local function write_step(at, run)
+  if ARGV[at] == '' then
+    return
+  end
+  local step = cjson.decode(ARGV[at])
+  local conversation = prefix .. 'conversation:' .. step.conversation
+  local seen = step.once and redis.call('SADD', conversation .. ':entered', step.once) == 0
+  if step.replace then
+    redis.call('DEL', conversation)
+  end
+  for n = 1, step.messages do
+    at = at + 1
+    if n > 1 or not seen then
+      redis.call('RPUSH', conversation, ARGV[at])
+    end
+  end
+  at = write_journal(step, at)
+  for _, message in ipairs(step.reads) do
+    mark_read(message)
+  end
+  if run then
+    write_events(step, at, run)
+  end
+end
+-- end shared
+-- shared: deliver
+local function enqueue(message, member)
+  local mailbox = prefix .. 'mailbox:' .. member
+  local entry = redis.call('XADD', mailbox, '*', 'id', message)
+  redis.call('HSET', prefix .. 'message:' .. message, 'entry', entry)
+  if redis.call('LLEN', mailbox .. ':doorbell') < 64 then
+    redis.call('RPUSH', mailbox .. ':doorbell', '1')
+  end
+end
+
+local function deliver(message)
+  local found = redis.call('HMGET', prefix .. 'message:' .. message, 'member', 'conversation', 'shared')
+  local conversation = prefix .. 'conversation:' .. found[2]
+  if found[3] == '1' and not redis.call('SET', conversation .. ':busy', message, 'NX') then
+    redis.call('RPUSH', conversation .. ':waiting', message)
+  else
+    enqueue(message, found[1])
+  end
+end
+-- end shared
+-- shared: close
+local function signal(process, text)
+  redis.call('RPUSH', prefix .. 'signals:' .. process, text)
+  redis.call('PEXPIRE', prefix .. 'signals:' .. process, 600000)
+end
+
+local function free_conversation(conversation, message)
+  if redis.call('GET', conversation .. ':busy') ~= message then
+    redis.call('LREM', conversation .. ':waiting', 0, message)
+    return
+  end
+  redis.call('DEL', conversation .. ':busy')
+  local next
+  repeat
+    next = redis.call('LPOP', conversation .. ':waiting')
+  until not next or redis.call('HGET', prefix .. 'message:' .. next, 'status') == 'pending'
+  if next then
+    deliver(next)
+  end
+end
+
+local function count_down(batch)
+  local key = prefix .. 'batch:' .. batch
+  local left = redis.call('HINCRBY', key, 'waiting', -1)
+  local next
+  repeat
+    next = redis.call('LPOP', key .. ':held')
+  until not next or redis.call('HGET', prefix .. 'message:' .. next, 'status') == 'pending'
+  if next then
+    deliver(next)
+  end
+  if left == 0 then
+    local parent = redis.call('HGET', key, 'parent')
+    local waiter = redis.call('HGET', prefix .. parent, 'owner')
+    if waiter and waiter ~= '' then
+      signal(waiter, 'batch:' .. batch)
+    end
+  end
+end
+
+local function close(message, status)
+  local key = prefix .. 'message:' .. message
+  local found = redis.call('HMGET', key, 'status', 'member', 'claimable', 'entry', 'conversation', 'shared', 'batch',
+    'runId')
+  redis.call('HSET', key, 'status', status)
+  redis.call('HINCRBY', prefix .. 'counts:' .. found[2], found[1], -1)
+  redis.call('HINCRBY', prefix .. 'counts:' .. found[2], status, 1)
+  if not found[8] or redis.call('EXISTS', prefix .. 'run:' .. found[8]) == 0 then
+    redis.call('ZADD', prefix .. 'retention', now + retention, 'message:' .. message)
+  end
+  if found[3] ~= '1' then
+    return
+  end
+  redis.call('ZREM', prefix .. 'leases', 'message:' .. message)
+  if found[4] then
+    redis.call('XDEL', prefix .. 'mailbox:' .. found[2], found[4])
+  end
+  redis.call('HINCRBY', prefix .. 'depths', found[2], -1)
+  if found[6] == '1' then
+    free_conversation(prefix .. 'conversation:' .. found[5], message)
+  end
+  if found[7] then
+    count_down(found[7])
+  end
+end
+-- end shared
+-- shared: end_run
+local function forget_later(key)
+  redis.call('PEXPIRE', prefix .. key, retention + 3600000)
+end
+
+local function forget_message_later(message, conversation, batch)
+  forget_later('message:' .. message)
+  if conversation and string.sub(conversation, 1, 7) ~= 'member/' then
+    for _, part in ipairs({'', ':entered', ':waiting', ':busy'}) do
+      forget_later('conversation:' .. conversation .. part)
+    end
+    forget_later('journal:' .. conversation)
+  end
+  if batch then
+    forget_later('batch:' .. batch)
+    forget_later('batch:' .. batch .. ':held')
+  end
+end
+
+local function end_run(run, status)
+  local key = 'run:' .. run
+  local messages = redis.call('LRANGE', prefix .. key .. ':messages', 0, -1)
+  for _, message in ipairs(messages) do
+    local found = redis.call('HMGET', prefix .. 'message:' .. message, 'status', 'owner', 'claimable', 'conversation',
+      'batch')
+    if found[3] == '1' and (found[1] == 'pending' or found[1] == 'processing') then
+      close(message, 'cancelled')
+      if found[1] == 'processing' and found[2] then
+        signal(found[2], 'cancel:' .. message)
+      end
+    end
+    forget_message_later(message, found[4], found[5])
+  end
+  redis.call('XADD', prefix .. key .. ':events', '*', 'event', cjson.encode({type = 'run_ended', status = status}))
+  redis.call('ZREM', prefix .. 'leases', key)
+  redis.call('ZADD', prefix .. 'retention', now + retention, key)
+  forget_message_later('', redis.call('HGET', prefix .. key, 'conversation'), nil)
+  for _, part in ipairs({'', ':messages', ':events', ':deltas', ':followers'}) do
+    forget_later(key .. part)
+  end
+end
+-- end shared
+
+local key = prefix .. 'run:' .. id
+if not fence() then
+  local found = redis.call('HMGET', key, 'status', 'owner', 'epoch')
+  local mine = found[1] == status and found[2] == owner and found[3] == token
+  return mine and 'finished' or 'stale'
+end
+write_step(step_at, id)
+redis.call('HSET', key, 'status', status, 'result', result, 'finishedAt', now)
+if failure ~= '' then
+  redis.call('HSET', key, 'error', failure)
+end
+end_run(id, status)
+return 'finished'

@@ -1,0 +1,16 @@
+"""The run store on Redis: every step is one script, every script one step."""
+
+from lattice.redis.lease_steps import LeaseSteps
+from lattice.redis.message_steps import MessageSteps
+from lattice.redis.waiting import Waiting
+
+__all__ = ["RedisRunStore"]
+
+
+class RedisRunStore(MessageSteps, LeaseSteps, Waiting):
+    """A ``RunStore`` on Redis, for any number of processes of one team.
+
+    Belongs to one event loop. A command whose connection breaks is repeated, with pauses, for ``patience`` seconds;
+    then ``StoreUnreachableError`` (also a ``ConnectionError``) says that Redis is away. Blocking waits are not repeated,
+    they raise it at once.
+    """
