@@ -100,6 +100,7 @@ class Run(RunState):
         self.interrupted = True
         if self.call is not None:
             self.call.cut("interrupt")
+        self.interrupt_tools.abort()
         return True
 
     def abandoned(self) -> bool:

@@ -5,6 +5,7 @@ import uuid
 import weakref
 from typing import Any
 
+from lattice.abort import AbortController
 from lattice.agent.endings import Ending
 from lattice.agent.model_call import ModelCall
 from lattice.agent.options import QuerySettings
@@ -31,6 +32,7 @@ class RunState:
         "conversation",
         "ending",
         "environment",
+        "interrupt_tools",
         "interrupted",
         "num_turns",
         "owner",
@@ -58,6 +60,7 @@ class RunState:
         self.stop_reason: str | None = None
         self.ending: Ending | None = None
         self.interrupted = False
+        self.interrupt_tools = AbortController()
         self.recovered = False
         self.started = False
         self.owner: weakref.ref[Any] | None = None
@@ -92,6 +95,7 @@ class RunState:
             exclusive_tool=SUBMIT_OUTPUT_TOOL_NAME if session.output_schema is not None else None,
             on_tool_result=definition.hooks.on_tool_result,
             signal=settings.signal,
+            interrupt=self.interrupt_tools.signal,
             context=settings.context,
             agent_runtime=settings.runtime,
             permissions=settings.permissions,

@@ -42,8 +42,9 @@ class ToolEnvironment:
     """Everything that the tool calls of one query share.
 
     ``exclusive_tool`` must be alone in its batch and is not guarded by ``permission``. ``signal`` is the caller's own,
-    handed to handlers as it is. ``trace`` takes an event type and its data. Results longer than ``max_result_chars``
-    characters are cut; the whole text is kept in a file below ``overflow_dir`` if there is one.
+    handed to handlers as it is; ``interrupt`` fires when the query is interrupted, which ends no batch. ``trace`` takes
+    an event type and its data. Results longer than ``max_result_chars`` characters are cut; the whole text is kept in a
+    file below ``overflow_dir`` if there is one.
     """
 
     tools: Mapping[str, ToolDefinition]
@@ -53,6 +54,7 @@ class ToolEnvironment:
     exclusive_tool: str | None = None
     on_tool_result: Callable[..., Any] | None = None
     signal: AbortSignal | None = None
+    interrupt: AbortSignal | None = None
     context: Any = None
     agent_runtime: Any = None
     permissions: Any = None

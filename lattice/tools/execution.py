@@ -183,7 +183,14 @@ async def _attempt(
 def _context(definition: ToolDefinition, call_id: str, environment: ToolEnvironment) -> ToolContext:
     # A tool with a deadline of its own needs a signal of its own: the caller's must not fire for it.
     signal = environment.signal if definition.timeout_ms is None else None
-    return ToolContext(signal, call_id, environment.context, environment.agent_runtime, environment.permissions)
+    return ToolContext(
+        signal,
+        call_id,
+        environment.context,
+        environment.agent_runtime,
+        environment.permissions,
+        environment.interrupt,
+    )
 
 
 def _starts_are_kept(definition: ToolDefinition, environment: ToolEnvironment) -> bool:

@@ -59,10 +59,11 @@ class ToolContext:
     """What a handler is told besides its input.
 
     ``signal`` fires when the work is to stop: the caller's own signal if it gave one, else one that fires when the task
-    that runs the query is cancelled. ``context`` is what the host passed to the query, untouched.
+    that runs the query is cancelled. ``interrupt`` fires when the host interrupts the query: the batch is finished all
+    the same, but a call that would take long may end early. ``context`` is what the host passed to the query, untouched.
     """
 
-    __slots__ = ("_controller", "_signal", "agent_runtime", "context", "permissions", "tool_use_id")
+    __slots__ = ("_controller", "_signal", "agent_runtime", "context", "interrupt", "permissions", "tool_use_id")
 
     def __init__(
         self,
@@ -71,8 +72,10 @@ class ToolContext:
         context: Any = None,
         agent_runtime: Any = None,
         permissions: Any = None,
+        interrupt: AbortSignal | None = None,
     ) -> None:
         self._signal = signal
+        self.interrupt = interrupt
         self._controller: AbortController | None = None
         self.tool_use_id = tool_use_id
         self.context = context

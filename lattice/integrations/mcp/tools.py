@@ -4,6 +4,7 @@ import inspect
 import logging
 from typing import Any, Protocol
 
+from lattice.abort import AbortSignal
 from lattice.errors import OptionError, ToolExecutionError
 from lattice.integrations.mcp.names import model_names
 from lattice.integrations.mcp.results import as_plain, read_result
@@ -109,7 +110,11 @@ def _definition(client: Any, entry: dict[str, Any], name: str, timeout_ms: int |
     schema = given if isinstance(given, dict) else _OPEN_SCHEMA
 
     async def handler(arguments: dict[str, Any], context: ToolContext) -> Any:
-        return read_result(await context.signal.race(client.call_tool(original, arguments)))
+        stop = AbortSignal.any((context.signal, context.interrupt))
+        try:
+            return read_result(await stop.race(client.call_tool(original, arguments)))
+        finally:
+            stop.release()
 
     return ToolDefinition(
         name=name,

@@ -53,10 +53,12 @@ async def _bash(workspace: Workspace, asked: BashInput, context: ToolContext) ->
     await handler_threads.run(_check_writes, asked.command, workspace, context, env)
     milliseconds = asked.timeout_ms or workspace.bash_timeout_ms
     command = _Command(asked.command, workspace.cwd, env)
+    stop = AbortSignal.any((context.signal, context.interrupt))
     try:
-        ended = await command.run(milliseconds / 1000, context.signal)
+        ended = await command.run(milliseconds / 1000, stop)
         text = render(command.captures, workspace.output_dir)
     finally:
+        stop.release()
         command.close()
     if ended == "timeout":
         raise LatticeError(
@@ -139,7 +141,7 @@ class _Command:
             self._kill(signal.SIGKILL)
             if not waiting.done():
                 waiting.cancel()
-        self.exit_code = await waiting
+        self.exit_code = -signal.SIGKILL if waiting.cancelling() else waiting.result()
         await self._drain()
         return ended
 

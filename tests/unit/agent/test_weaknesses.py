@@ -223,6 +223,48 @@ async def test_w12_a_late_interrupt_does_not_promise_what_never_comes():
     assert event.subtype == "success"
 
 
+@pytest.mark.parametrize("how", ["abort", "interrupt"])
+async def test_w13_abort_and_interrupt_reach_a_running_command(how, tmp_path):
+    from lattice import create_agent
+
+    model = ScriptedModel([turn(tool_use("Bash", {"command": "touch started; sleep 600", "timeout_ms": 600_000}))])
+    agent = create_agent(model="m", model_client=model, workspace=str(tmp_path))
+    controller = AbortController()
+    pending = asyncio.ensure_future(agent.prompt("go", signal=controller.signal))
+    async with asyncio.timeout(20):
+        while not (tmp_path / "started").exists():
+            await asyncio.sleep(0.01)
+    if how == "abort":
+        controller.abort()
+    else:
+        agent.interrupt()
+    async with asyncio.timeout(5):
+        result = await pending
+    assert result.subtype == {"abort": "error_abort", "interrupt": "interrupted"}[how]
+    history = await agent.get_history()
+    assert "stopped because the operation was aborted" in history[-1]["content"][0]["content"]
+    assert problems_of(history) == []
+
+
+async def test_w13_an_interrupt_is_offered_to_tools_but_ends_no_batch():
+    started = asyncio.Event()
+
+    async def patient(_value, context):
+        started.set()
+        await context.interrupt.wait()
+        return "ended early"
+
+    agent, _ = agent_of(
+        [turn(tool_use("patient"), tool_use("echo"))], tools=[tool("patient", "Waits.", ANY, patient), echo_tool()]
+    )
+    pending = asyncio.ensure_future(agent.prompt("go"))
+    await started.wait()
+    assert agent.interrupt() is True
+    assert (await pending).subtype == "interrupted"
+    history = await agent.get_history()
+    assert [block["content"] for block in history[-1]["content"]] == ["ended early", "echo"]
+
+
 async def test_w24_permission_does_not_lock_the_exit():
     agent, _ = agent_of(
         [turn(tool_use("submit_output", {"n": 1}))],
