@@ -12,7 +12,15 @@ from lattice.run_store import StoreOptions
 from workers.embedded_redis import DATA_FOLDER, running_url
 from workers.settings import Settings
 
-__all__ = ["check_redis", "client_of", "redis_url_of", "store_of", "store_options", "unchecked_store"]
+__all__ = [
+    "OwnRedisRunStore",
+    "check_redis",
+    "client_of",
+    "redis_url_of",
+    "store_of",
+    "store_options",
+    "unchecked_store",
+]
 
 
 def redis_url_of(settings: Settings) -> str:
@@ -40,7 +48,7 @@ async def check_redis(url: str) -> None:
     try:
         await check_server(redis, url)
     finally:
-        await redis.aclose()
+        await redis.aclose(close_connection_pool=True)
 
 
 def store_options(settings: Settings) -> StoreOptions:
@@ -52,9 +60,18 @@ def store_options(settings: Settings) -> StoreOptions:
     )
 
 
-def unchecked_store(settings: Settings, team: str) -> RedisRunStore:
-    """Return the run store of a team, on a connection of its own that is made when it is needed."""
-    return RedisRunStore(open_redis(redis_url_of(settings)), team, store_options(settings))
+class OwnRedisRunStore(RedisRunStore):
+    """A run store that is alone on its client, and closes it."""
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await super().close()
+        await self._redis.aclose(close_connection_pool=True)
+
+
+def unchecked_store(settings: Settings, team: str) -> OwnRedisRunStore:
+    """Return the run store of a team, on a client of its own that connects when it is needed."""
+    return OwnRedisRunStore(open_redis(redis_url_of(settings)), team, store_options(settings))
 
 
 def client_of(settings: Settings, team: str) -> LatticeClient:

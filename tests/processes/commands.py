@@ -1,115 +1,115 @@
-"""Starts the real commands as processes, reads what they say, and leaves none behind."""
+"""Commands as a user starts them, and waiting for what they do."""
 
-import asyncio
 import os
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
-APP = "tests.apps.three_members:team"
+SCRIPTS = Path(sys.executable).parent
+BOUND = 30.0
+
+
+def until(condition, what="it", bound=BOUND):
+    """Wait until ``condition()`` is true and return its value."""
+    deadline = time.monotonic() + bound
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {bound:g} s")
 
 
 class Command:
-    """A running command; its output is read while it runs."""
+    """A running command; its output goes to files, so that no pipe fills."""
 
-    def __init__(self, process):
-        self.process = process
-        self.out = ""
-        self.err = ""
-        self.readers = [asyncio.create_task(self._read("out")), asyncio.create_task(self._read("err"))]
-
-    async def _read(self, name):
-        stream = self.process.stdout if name == "out" else self.process.stderr
-        while chunk := await stream.read(4096):
-            setattr(self, name, getattr(self, name) + chunk.decode("utf-8", "replace"))
+    def __init__(self, folder, name, *arguments, env=None):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        number = len(list(folder.glob(f"{name}.*.out")))
+        self.out_path, self.err_path = folder / f"{name}.{number}.out", folder / f"{name}.{number}.err"
+        with self.out_path.open("wb") as out, self.err_path.open("wb") as err:
+            self.process = subprocess.Popen(
+                [str(SCRIPTS / name), *map(str, arguments)],
+                cwd=folder,
+                env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(folder), **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
 
     @property
-    def pid(self):
-        return self.process.pid
+    def out(self):
+        return self.out_path.read_text("utf-8", "replace")
 
-    def kill(self, number=signal.SIGKILL):
+    @property
+    def err(self):
+        return self.err_path.read_text("utf-8", "replace")
+
+    def says(self, text):
+        """Wait until the command has written a text to either output."""
+
+        def said():
+            assert self.process.poll() is None or text in self.out + self.err, self.story()
+            return text in self.out + self.err
+
+        try:
+            until(said, f"{self.name} says {text!r}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.story()}") from None
+
+    def send(self, number):
         self.process.send_signal(number)
 
-    async def code(self, timeout=30.0):
-        """Wait for the end; the exit code."""
+    def ends(self, code=0, bound=BOUND):
+        """Wait for the end of the command, check its exit code, and return what it printed."""
         try:
-            async with asyncio.timeout(timeout):
-                code = await self.process.wait()
-                await asyncio.gather(*self.readers)
-                return code
-        except TimeoutError:
-            raise AssertionError(
-                f"still running after {timeout} s; stdout: {self.out!r}, stderr: {self.err!r}"
-            ) from None
+            self.process.wait(bound)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} has not ended within {bound:g} s\n{self.story()}") from None
+        assert self.process.returncode == code, self.story()
+        return self.out
+
+    def story(self):
+        return f"{self.name}: exit code {self.process.returncode}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
 
 
 class Commands:
-    """Starts commands for one Redis."""
+    """Starts commands in a folder, and ends those that are left."""
 
-    def __init__(self, redis_url, folder=ROOT):
-        self.redis_url = redis_url
+    def __init__(self, folder, env=None):
         self.folder = folder
+        self.env = dict(env or {})
         self.started = []
 
-    async def start(self, name, *args, app=APP, stdin=None, env=None, cwd=None):
-        given = {key: value for key, value in os.environ.items() if not key.startswith(("LATTICE_", "REDIS_"))}
-        given |= {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-        if self.redis_url is not None:
-            given["LATTICE_REDIS_URL"] = self.redis_url
-        if app is not None:
-            given["LATTICE_APP"] = app
-        process = await asyncio.create_subprocess_exec(
-            str(BIN / name),
-            *args,
-            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=given | (env or {}),
-            cwd=cwd or self.folder,
-            start_new_session=True,
-        )
-        command = Command(process)
+    def start(self, name, *arguments, **env):
+        command = Command(self.folder, name, *arguments, env={**self.env, **env})
         self.started.append(command)
-        if stdin is not None:
-            process.stdin.write(stdin)
-            process.stdin.close()
         return command
 
-    async def run(self, name, *args, timeout=30.0, **options):
-        """Start a command and wait for its end."""
-        command = await self.start(name, *args, **options)
-        await command.code(timeout)
-        return command
+    def run(self, name, *arguments, code=0, bound=BOUND, **env):
+        return self.start(name, *arguments, **env).ends(code, bound)
 
-    async def submit(self, *args, **options):
-        return await self.run("lattice-submit", *args, **options)
-
-    async def team(self, *, lease="30s", workers=True):
-        """A coordinator and a worker for each member."""
-        coordinator = await self.start("lattice-coordinator", "--lease", lease)
-        members = ("alpha", "beta", "gamma") if workers else ()
-        workers = [await self.start("lattice-worker", "--member", name, "--lease", lease) for name in members]
-        return coordinator, workers
-
-    async def close(self):
+    def close(self):
         for command in self.started:
-            if command.process.returncode is None:
-                command.kill()
-        for command in self.started:
-            await command.process.wait()
-            await asyncio.gather(*command.readers)
+            if command.process.poll() is None:
+                command.send(signal.SIGKILL)
+            command.process.wait()
 
 
-async def until(condition, timeout=30.0):
-    """Wait until a condition (plain or async) holds; its value."""
-    deadline = asyncio.get_running_loop().time() + timeout
-    while True:
-        value = condition()
-        if asyncio.iscoroutine(value):
-            value = await value
-        if value:
-            return value
-        assert asyncio.get_running_loop().time() < deadline, f"not within {timeout} s"
-        await asyncio.sleep(0.02)
+def processes_with(text):
+    """Return the ids of live processes whose environment or command line holds a text."""
+    needle = os.fsencode(text)
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if needle in told:
+                found.append(int(entry.name))
+    return found

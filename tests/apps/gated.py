@@ -1,0 +1,34 @@
+"""A team whose member works when it is let: it reports that it has begun, then waits for a file to appear."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from lattice import create_team, define_agent, team_member
+from lattice.testing import ScriptedModel, text
+
+FOLDER = Path(os.environ.get("LATTICE_TEST_GATE", "."))
+
+
+async def reply(request):
+    number = len(list(FOLDER.glob("begun-*")))
+    (FOLDER / f"begun-{number}").touch()
+    while not (FOLDER / "open").exists():
+        await request.signal.race(asyncio.sleep(0.01))
+    return text("worked")
+
+
+def agent(name, script):
+    return define_agent(name=name, model="scripted", workspace=False, model_client=ScriptedModel(script))
+
+
+def build(**member):
+    return create_team(
+        name="gated",
+        lead=agent("lead", lambda _request: text("nothing to do")),
+        members=[team_member(name="backend", agent=agent("backend", reply), **member)],
+    )
+
+
+team = build()
+lasting = build(conversation="member")

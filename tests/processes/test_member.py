@@ -1,0 +1,107 @@
+"""``lattice-worker`` as a process: it works, drains, hands back, and outlives a Redis that goes away."""
+
+import signal
+
+import pytest
+
+from lattice.mailbox import TeamMessage
+from lattice.redis.connection import open_redis
+from tests.processes.commands import Commands, until
+from tests.processes.servers import RedisServer
+from workers.connections import OwnRedisRunStore
+
+pytestmark = [pytest.mark.processes, pytest.mark.redis]
+
+APP = "tests.apps.gated:team"
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def commands(server, tmp_path):
+    folder = tmp_path / "work"
+    commands = Commands(folder, {"LATTICE_REDIS_URL": server.url, "LATTICE_APP": APP, "LATTICE_TEST_GATE": str(folder)})
+    yield commands
+    commands.close()
+
+
+@pytest.fixture
+async def store(server):
+    store = OwnRedisRunStore(open_redis(server.url), "gated")
+    yield store
+    await store.close()
+
+
+async def send(store, content="do it"):
+    draft = TeamMessage(id="", from_="manager", to="gated::backend", content=content)
+    return await store.send(draft, member="backend")
+
+
+async def status(store, message):
+    found = await store.get(message.id)
+    return str(found.status)
+
+
+async def test_a_burst_works_what_is_there_and_ends(store, commands):
+    commands.folder.mkdir()
+    (commands.folder / "open").touch()
+    messages = [await send(store, f"task {number}") for number in range(5)]
+    commands.run("lattice-worker", "--member", "backend", "--burst")
+    assert [await status(store, message) for message in messages] == ["done"] * 5
+    assert await store.processes() == []
+
+
+async def test_sigterm_lets_running_work_finish(store, commands):
+    message = await send(store)
+    worker = commands.start("lattice-worker", "--member", "backend")
+    until((commands.folder / "begun-0").exists, "the work has begun")
+    (process,) = await store.processes()
+    assert (process.role, process.member, process.pid) == ("worker", "backend", worker.process.pid)
+    worker.send(signal.SIGTERM)
+    worker.says("draining")
+    (commands.folder / "open").touch()
+    worker.ends(0)
+    assert await status(store, message) == "done"
+    assert await store.processes() == []
+
+
+async def test_what_does_not_finish_in_time_is_handed_back_at_once(store, commands):
+    message = await send(store)
+    worker = commands.start("lattice-worker", "--member", "backend", "--drain-timeout", "0", "--lease", "10m")
+    until((commands.folder / "begun-0").exists, "the work has begun")
+    worker.send(signal.SIGTERM)
+    worker.ends(0)
+    (commands.folder / "open").touch()
+    commands.run("lattice-worker", "--member", "backend", "--burst")
+    assert await status(store, message) == "done"
+
+
+async def test_a_worker_outlives_a_redis_that_was_restarted(server, commands):
+    worker = commands.start("lattice-worker", "--member", "backend")
+    worker.says("working")
+    (commands.folder / "open").touch()
+    server.stop()
+    server.start()
+    store = OwnRedisRunStore(open_redis(server.url), "gated")
+    message = await send(store)
+    until((commands.folder / "begun-0").exists, "the work has begun")
+    worker.send(signal.SIGTERM)
+    worker.ends(0)
+    assert await status(store, message) == "done"
+    await store.close()
+
+
+async def test_one_conversation_for_ever_is_worked_one_at_a_time(store, commands):
+    commands.env["LATTICE_APP"] = "tests.apps.gated:lasting"
+    worker = commands.start("lattice-worker", "--member", "backend")
+    worker.says("working")
+    (process,) = await store.processes()
+    assert process.concurrency == 1
+    worker.send(signal.SIGTERM)
+    worker.ends(0)
