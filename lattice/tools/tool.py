@@ -60,7 +60,8 @@ class ToolContext:
 
     ``signal`` fires when the work is to stop: the caller's own signal if it gave one, else one that fires when the task
     that runs the query is cancelled. ``interrupt`` fires when the host interrupts the query: the batch is finished all
-    the same, but a call that would take long may end early. ``context`` is what the host passed to the query, untouched.
+    the same, but a call that would take long may end early. ``context`` is what the host passed to the query,
+    untouched.
     """
 
     __slots__ = ("_controller", "_signal", "agent_runtime", "context", "interrupt", "permissions", "tool_use_id")

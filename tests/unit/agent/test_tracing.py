@@ -116,7 +116,7 @@ async def test_data():
 
 
 async def test_the_result_row():
-    """agent:TRACE-18, agent:LATER-01"""
+    """agent:TRACE-18"""
     tracer = RecordingTracer()
 
     async def finish(_value):
