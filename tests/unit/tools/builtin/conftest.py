@@ -11,8 +11,10 @@ class Tools:
         self.cwd = cwd
         self.by_name = {made.name: made for made in create_builtin_tools(cwd=cwd, **options)}
 
-    async def outcome(self, name, _signal=None, _permissions=None, **value):
-        environment = ToolEnvironment(tools=self.by_name, signal=_signal, permissions=_permissions)
+    async def outcome(self, name, _signal=None, _permissions=None, _interrupt=None, **value):
+        environment = ToolEnvironment(
+            tools=self.by_name, signal=_signal, permissions=_permissions, interrupt=_interrupt
+        )
         call = {"type": "tool_use", "id": "c1", "name": name, "input": value}
         return await execute_batch([call], environment)
 

@@ -96,6 +96,22 @@ async def test_an_abort_reaches_the_whole_group(tools, tmp_path):
     await until(lambda: not alive(pid))
 
 
+async def test_an_interrupt_ends_the_command_but_not_the_batch(tools, tmp_path):
+    """W-13"""
+    controller = AbortController()
+    running = asyncio.ensure_future(
+        tools.outcome("Bash", _interrupt=controller.signal, command="echo $$ > pid; sleep 60")
+    )
+    await until(lambda: noted(tmp_path / "pid"))
+    controller.abort()
+    outcome = await asyncio.wait_for(running, BOUND)
+    assert "stopped" in outcome.results[0]["content"]
+    assert not outcome.aborted
+    assert outcome.failure is None
+    pid = int((tmp_path / "pid").read_text())
+    await until(lambda: not alive(pid))
+
+
 async def test_a_cancelled_task_leaves_no_process(tools, tmp_path):
     """W-13 W-04"""
     running = asyncio.ensure_future(tools.outcome("Bash", command="echo $$ > pid; sleep 60"))
