@@ -12,6 +12,7 @@ from lattice.errors import TimeoutError as RunTimeoutError
 from lattice.ids import derive_id, new_id
 from lattice.mailbox import TeamMessage
 from lattice.redis.connection import check_server, open_blocking_redis, open_redis
+from lattice.redis.keys import Keys
 from lattice.redis.run_store import RedisRunStore
 from lattice.rq.backoff import Backoff
 from lattice.rq.queue import queue_of
@@ -28,6 +29,7 @@ COORDINATOR = "coordinator"
 _RETRY_LOOK = 1.0
 """Seconds between two looks at a failed run that RQ is to try again: it may be days until then."""
 
+_ENDED_MARK = f'"{RUN_ENDED}"'.encode()
 _SLICE_MS = 5_000
 """Milliseconds of one blocking read; a longer wait is many of them."""
 
@@ -43,6 +45,7 @@ class LatticeClient:
         self.team = team
         self.redis_url = redis_url
         self.options = options or StoreOptions()
+        self._keys = Keys(team)
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -51,6 +54,7 @@ class LatticeClient:
             StoreError: Redis cannot be reached, or cannot be used.
         """
         self._redis = open_redis(self.redis_url)
+        self._client: Any = self._redis
         await check_server(self._redis, self.redis_url)
         self._store = RedisRunStore(self._redis, self.team, self.options)
         self._blocking = open_blocking_redis(self.redis_url)
@@ -62,7 +66,7 @@ class LatticeClient:
     ) -> None:
         """Disconnect."""
         await self._store.close()
-        await self._redis.aclose()
+        await self._client.aclose(close_connection_pool=True)
         self._blocking.close()
 
     @property
@@ -136,7 +140,7 @@ class LatticeClient:
                     run,
                     keep=self.keep,
                     submission=submission,
-                    run_key=self._store.keys.run(run.id) if taken else None,
+                    run_key=self._keys.run(run.id) if taken else None,
                 )
             except REDIS_DOWN as error:
                 # The reply may have been lost, not the transaction: from now on the id may be taken.
@@ -238,14 +242,26 @@ class LatticeClient:
 
     async def _ended(self, run_id: str) -> RunRecord:
         while True:
-            tip = await self._patiently(partial(self._store.last_event, run_id))
+            tip = await self._patiently(partial(self._last_event, run_id))
             run = await self.run(run_id)
             if await self._is_final(run):
                 return run
             if run.status.is_terminal:
                 await asyncio.sleep(_RETRY_LOOK)
             else:
-                await self._patiently(partial(self._store.wait_for_events, run_id, tip, _SLICE_MS))
+                await self._patiently(partial(self._wait_for_end, run_id, tip))
+
+    async def _last_event(self, run_id: str) -> bytes:
+        found = await self._client.xrevrange(self._keys.events(run_id), count=1)
+        return found[0][0] if found else b"0"
+
+    async def _wait_for_end(self, run_id: str, after: bytes) -> None:
+        """Return when the run's last event is written, or after a slice of time; reads no deltas and asks for none."""
+        while found := await self._client.xread({self._keys.events(run_id): after}, block=_SLICE_MS):
+            ((_stream, entries),) = found.items() if isinstance(found, dict) else found
+            if any(_ENDED_MARK in fields.get(b"event", b"") for _id, fields in entries):
+                return
+            after = entries[-1][0]
 
     async def _is_final(self, run: RunRecord) -> bool:
         """Whether a run has ended and RQ will not try it again."""

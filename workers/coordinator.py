@@ -1,23 +1,21 @@
 """``lattice-coordinator``: takes a team's runs from its RQ queue and drives their lead."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import click
 
-from lattice.redis.connection import open_redis
-from lattice.redis.run_store import RedisRunStore
-from lattice.rq.clients import rq_clients
+from lattice.redis.connection import open_blocking_redis, open_redis
 from lattice.rq.engine import TeamEngine
 from lattice.rq.service import RunService, ServiceOptions, run_service
 from lattice.team.coordinator import Coordinator
 from lattice.team.host import Host
 from lattice.team.team import Team
 from workers.apps import load_app
-from workers.connections import check_redis, redis_url_of, store_of, store_options
+from workers.connections import redis_url_of, store_of, unchecked_store
 from workers.health import serve_health
 from workers.logs import configure_logs, get_logger
 from workers.options import LOGGING, TEAM, WORK, with_settings
@@ -54,7 +52,6 @@ class _Parts:
 async def _main(team: Team, settings: Settings, process_id: str, stop: StopRequest) -> int:
     log = get_logger("lattice.coordinator")
     url = redis_url_of(settings)
-    await check_redis(url)
     async with _open_parts(team, settings, url, process_id) as parts:
         log.info("ready", concurrency=parts.service.worker.concurrency)
         await _serve(parts, settings, stop)
@@ -74,27 +71,21 @@ async def _open_parts(team: Team, settings: Settings, url: str, process_id: str)
     )
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(store_of(settings, team.key))
-        redis, blocking = await stack.enter_async_context(rq_clients(url))
-        host = Host(store, process_id=process_id, lease_ms=settings.lease_ms, open_store=_opener(settings, url, team))
+        redis, blocking = open_redis(url), open_blocking_redis(url)
+        stack.callback(blocking.close)
+        stack.push_async_callback(redis.aclose, close_connection_pool=True)
+        # The thread that renews leases has an event loop of its own, and so a connection of its own.
+        opener = partial(unchecked_store, settings, team.key)
+        host = Host(store, process_id=process_id, lease_ms=settings.lease_ms, open_store=opener)
         await host.start()
         stack.push_async_callback(host.stop)
         driver = Coordinator(host, team)
         engine = TeamEngine(store, driver)
         service = await stack.enter_async_context(run_service(redis, blocking, team.key, store, engine, options))
         info = this_process(process_id, "coordinator", concurrency=concurrency)
-        await stack.enter_async_context(announced(store, info, lambda: driver.busy))
-        healthy = partial(_what_is_wrong, service)
-        await stack.enter_async_context(serve_health(settings.health_port, alive=healthy, ready=healthy))
+        presence = await stack.enter_async_context(announced(store, info, lambda: driver.busy))
+        await stack.enter_async_context(serve_health(settings.health_port, alive=presence.fault, ready=presence.fault))
         yield _Parts(service, driver)
-
-
-def _opener(settings: Settings, url: str, team: Team) -> Callable[[], RedisRunStore]:
-    """The thread that renews leases has an event loop, and so a connection, of its own."""
-    return lambda: RedisRunStore(open_redis(url), team.key, store_options(settings))
-
-
-def _what_is_wrong(service: RunService) -> str | None:
-    return None if service.worker.is_taking else "it takes no runs"
 
 
 async def _serve(parts: _Parts, settings: Settings, stop: StopRequest) -> None:
