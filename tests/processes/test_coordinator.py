@@ -13,7 +13,7 @@ from rq.serializers import JSONSerializer
 from rq.worker import BaseWorker
 
 from lattice.client import LatticeClient
-from tests.processes.commands import Commands, until
+from tests.processes.team_commands import Commands, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes]
 

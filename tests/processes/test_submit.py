@@ -8,7 +8,7 @@ import pytest
 import redis as blocking
 
 from lattice.client import LatticeClient
-from tests.processes.commands import Commands, until
+from tests.processes.team_commands import Commands, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes]
 
