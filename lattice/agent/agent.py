@@ -236,6 +236,7 @@ def _content(prompt: Any) -> Any:
 
 async def _collect(run: Run) -> SDKResultMessage:
     result = None
+    run.observed = False
     async for event in run.events():
         if type(event) is SDKResultMessage:
             result = event

@@ -85,7 +85,7 @@ class Run(RunState):
                         yield recovery
                     continue
                 calls = self._judge(message)
-                yield SDKAssistantMessage(copy_json(message), self.session.session_id)
+                yield SDKAssistantMessage(self.shown(message), self.session.session_id)
                 if calls:
                     yield await self._run_batch(calls, message)
             result = await self._finish()
@@ -307,7 +307,7 @@ class Run(RunState):
         if outcome.failure is not None:
             raise outcome.failure
         await self._end_after(outcome)
-        shown = copy_json(results)
+        shown = self.shown(results)
         return SDKUserMessage(
             {"role": "user", "content": shown},
             self.session.session_id,

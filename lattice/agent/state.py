@@ -35,6 +35,7 @@ class RunState:
         "interrupt_tools",
         "interrupted",
         "num_turns",
+        "observed",
         "owner",
         "recovered",
         "run_id",
@@ -63,6 +64,8 @@ class RunState:
         self.interrupt_tools = AbortController()
         self.recovered = False
         self.started = False
+        self.observed = True
+        """Whether somebody is handed the events; who only wants the result needs no copies in them."""
         self.owner: weakref.ref[Any] | None = None
         self.closed = asyncio.Event()
         self.call: ModelCall | None = None
@@ -104,6 +107,10 @@ class RunState:
             journal=session.journal,
             overflow_dir=session.overflow_dir,
         )
+
+    def shown(self, value: Any) -> Any:
+        """Return what an event may hold of ``value``: a copy, unless nobody is handed the events."""
+        return copy_json(value) if self.observed else value
 
     def aborted(self) -> bool:
         """Whether the caller's signal has fired."""

@@ -5,7 +5,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from lattice.encoding import decode, encode
 from lattice.errors import OptionError
+from lattice.messages import copy_json
 
 __all__ = ["make_parser", "parse_with", "same_schema", "schema_to_json"]
 
@@ -102,8 +104,17 @@ def _as_schema_dict(schema: dict[str, Any]) -> dict[str, Any]:
 def _check_json_schema(schema: dict[str, Any]) -> None:
     if not schema:
         return
+    try:
+        _check_encoded(encode(schema))  # the check takes a millisecond, and every spawned session asks again
+    except TypeError as error:
+        raise OptionError(f"not a valid JSON Schema: {error}") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_encoded(encoded: bytes) -> None:
     import jsonschema  # noqa: PLC0415 - 0.1 s that only hosts with JSON Schema dicts pay
 
+    schema = decode(encoded)
     try:
         _validator_class(schema).check_schema(schema)
     except jsonschema.SchemaError as error:
@@ -135,7 +146,7 @@ class _JsonSchemaParser:
         problems = sorted(self._validator.iter_errors(value), key=lambda error: str(list(error.absolute_path)))
         if problems:
             raise ValueError("; ".join(_describe(error) for error in problems[:20]))
-        return copy.deepcopy(value)
+        return copy_json(value)
 
 
 def _describe(error: Any) -> str:
