@@ -117,11 +117,12 @@ _LATER = {
     ),
     "lattice.memory.mailbox": ("create_memory_mailbox",),
     "lattice.sqlite.mailbox": ("SQLiteDatabaseLike", "SQLiteMailboxOptions", "create_sqlite_mailbox"),
-    "lattice.team.agent_tool": ("AgentToolInput", "AgentToolOptions", "agent_tool"),
+    "lattice.team.agent_tool": ("AgentToolOptions", "agent_tool"),
     "lattice.team.definition": ("TeamMemberDefinition", "team_member"),
     "lattice.team.delegate_tool": ("DelegateToolOptions", "delegate_tool"),
     "lattice.team.failures": ("AgentRuntimeFailure",),
     "lattice.team.runner": ("TeamRunner", "TeamRunnerConfig", "TeamRunnerMessage", "create_team_runner"),
+    "lattice.team.tool_input": ("AgentToolInput",),
     "lattice.team.team": ("Team", "TeamDrainOptions", "TeamDrainResult", "create_team"),
 }
 _HOME = {name: module for module, names in _LATER.items() for name in names}
