@@ -138,7 +138,8 @@ class SDKResultMessage(_Event):
     """How a query ended; exactly one per query, and the last event.
 
     ``subtype`` is success, interrupted, error, error_max_turns, error_abort, error_timeout or error_missing_output.
-    ``paused`` says that a team runtime took over after a batch; it is not on the wire.
+    ``paused`` says that a team runtime took over after a batch; it is not on the wire. ``total_usage`` are the tokens
+    of all members and rounds of a team; None for a single agent.
     """
 
     subtype: str
@@ -152,6 +153,7 @@ class SDKResultMessage(_Event):
     structured_result: Any = None
     paused: bool = False
     has_structured_result: bool = False
+    total_usage: dict[str, int] | None = None
     type: ClassVar[str] = "result"
     _wire_names: ClassVar[dict[str, str]] = {"structured_result": "structuredResult"}
     _not_on_wire: ClassVar[frozenset[str]] = frozenset({"paused", "has_structured_result"})

@@ -1,6 +1,6 @@
 """Who is at work: the lead in one of its legs, or a member on one work item, and what belongs to that work."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -29,7 +29,11 @@ class Post(Protocol):
     """How an actor's mail travels and its events are told: through a shared store, or within this process."""
 
     def emit(self, event: Any) -> None:
-        """Tell an event."""
+        """Tell an event of an agent."""
+        ...
+
+    async def tell(self, event: Any) -> None:
+        """Tell an event of the team."""
         ...
 
     def add_usage(self, usage: dict[str, int] | None) -> None:
@@ -44,11 +48,15 @@ class Post(Protocol):
         """Return the id of what a tool call sends; the same when the call is repeated after a crash."""
         ...
 
-    async def hand_off(self, item: WorkItem) -> TeamMessage:
+    def conversation(self, member: TeamMemberDefinition | None, agent: Any, key: str, message_id: str) -> str:
+        """Return the conversation that an agent would do a piece of work in; ``message_id`` if in one of its own."""
+        ...
+
+    async def hand_off(self, item: WorkItem, agent: Any) -> TeamMessage:
         """Accept a handoff; it is sent at once, or with the others of its response."""
         ...
 
-    async def ask(self, item: WorkItem) -> TeamMessage:
+    async def ask(self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]]) -> TeamMessage:
         """Send a question and return the report on it, or the question itself if it was cancelled."""
         ...
 
@@ -64,6 +72,7 @@ class Actor:
     ``item`` is the work item of a member and None for a lead. ``chain`` are the conversations that wait for this one;
     ``leave()`` gives the actor's working place back while it waits for others. ``reply`` is what the member said by
     ``team_reply`` about its own work item: its report. ``followed_up`` are messages that it sent progress on.
+    ``resting`` says that it waits for what it handed off, ``interrupted`` that it is not to be asked again after that.
     """
 
     name: str
@@ -85,6 +94,8 @@ class Actor:
     max_message_bytes: int = 1024 * 1024
     reply: str | None = None
     followed_up: set[str] = field(default_factory=set)
+    interrupted: bool = False
+    resting: bool = False
     leave: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     @property

@@ -25,7 +25,18 @@ def event_type(event: Any) -> Any:
 class Answer:
     """The result of one query, as the runtime reads it."""
 
-    __slots__ = ("error", "event", "is_error", "paused", "structured_result", "subtype", "text", "usage")
+    __slots__ = (
+        "error",
+        "event",
+        "is_error",
+        "num_turns",
+        "paused",
+        "structured_result",
+        "subtype",
+        "text",
+        "total_usage",
+        "usage",
+    )
 
     def __init__(self, event: Any) -> None:
         self.event = event
@@ -35,7 +46,9 @@ class Answer:
         self.text = text if isinstance(text, str) else "" if text is None else str(text)
         self.error = read_field(event, "error")
         self.paused = bool(read_field(event, "paused"))
+        self.num_turns = int(read_field(event, "num_turns") or 0)
         self.usage: dict[str, int] | None = read_field(event, "usage")
+        self.total_usage: dict[str, int] | None = read_field(event, "total_usage")
         self.structured_result = _structured(event)
 
     @property

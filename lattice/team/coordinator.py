@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 from lattice.agent.agent import Agent
@@ -14,7 +15,7 @@ from lattice.team.failures import failure_of
 from lattice.team.host import Held, Host, describe
 from lattice.team.leg import RESUME, drive, open_session
 from lattice.team.prompts import resume_prompt
-from lattice.team.recording import Recorder
+from lattice.team.recording import Recorder, add_tokens
 from lattice.team.store_post import StorePost
 from lattice.team.team import Team
 
@@ -49,17 +50,12 @@ class Coordinator:
         self.tools = team.lead_tools(host.store)
         self._driving: dict[str, asyncio.Task[Any]] = {}
         self._recorders: dict[str, Recorder] = {}
-        self._leaving = False
+        self._leaving = asyncio.Event()
 
     @property
     def busy(self) -> int:
         """How many runs are driven here, those that wait for members included."""
         return len(self._driving)
-
-    @property
-    def leaving(self) -> bool:
-        """Whether ``hand_over`` was called: no more runs are taken."""
-        return self._leaving
 
     async def drive(self, run_id: str) -> dict[str, Any]:
         """Drive a run to its end and return its outcome: run_id, status, result, usage, error.
@@ -69,7 +65,7 @@ class Coordinator:
             RunParkedError: this coordinator is leaving, or lost the run; another one goes on.
             LatticeError: there is no such run.
         """
-        if self.leaving:
+        if self._leaving.is_set():
             raise RunParkedError
         task = asyncio.current_task()
         assert task is not None
@@ -81,7 +77,7 @@ class Coordinator:
         try:
             return await self._drive(taken, held)
         except asyncio.CancelledError:
-            if not self.leaving:
+            if not self._leaving.is_set():
                 raise
             await self._let_go(run_id, held)
             raise RunParkedError from None
@@ -96,7 +92,7 @@ class Coordinator:
 
     async def hand_over(self) -> None:
         """Take no more runs and let go of those that are driven here, so that others go on at once."""
-        self._leaving = True
+        self._leaving.set()
         for recorder in self._recorders.values():
             recorder.freeze()
         tasks = list(self._driving.values())
@@ -156,7 +152,7 @@ class Coordinator:
         if taken.started:
             state = await held.guard(self.host.store.load(run.conversation))
         recorder = self._recorders[run.id] = Recorder(self.host, held, run.conversation, state)
-        post = StorePost(self.host, held, recorder, limit=self.team.max_concurrent_work_items)
+        post = StorePost(self.host, held, recorder, run.id, limit=self.team.max_concurrent_work_items)
         actor = Actor(
             name=self.team.key,
             agent=self.team.lead,
@@ -193,17 +189,21 @@ class Coordinator:
         status = RunStatus.SUCCEEDED if answer is not None and not answer.is_error else RunStatus.FAILED
         if aborted:
             status = RunStatus.CANCELLED
-        record = None if status is RunStatus.SUCCEEDED else failure_of(error).to_dict()
+        failure = None if status is RunStatus.SUCCEEDED else failure_of(error).to_dict()
+        run = lead.taken.run
+        if run.round or lead.post.has_sent:  # members have added to the total
+            stored = await lead.held.guard(store.get_run(run_id))
+            run = run if stored is None else stored
+        total = add_tokens(run.total_usage, lead.recorder.usage)
         result = _wire_result(answer, error)
+        result["total_usage"] = total
         lead.recorder.emit(result)
         async with lead.recorder.writing():
             step = lead.recorder.take()
-            word = await lead.held.guard(store.finish_run(lead.held.lease, status, result, step, record))
+            word = await lead.held.guard(store.finish_run(lead.held.lease, status, result, step, failure))
         if word == "stale":
             raise LeaseLostError
-        ended = await store.get_run(run_id)
-        assert ended is not None
-        return ended.outcome()
+        return replace(run, status=status, result=result, error=failure, total_usage=total).outcome()
 
 
 def _wire_result(answer: Answer | None, error: Any) -> dict[str, Any]:

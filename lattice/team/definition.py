@@ -6,9 +6,10 @@ from typing import Any
 
 from lattice.errors import OptionError
 from lattice.mailbox import LEAD_MAILBOX
+from lattice.runs import member_conversation, run_conversation
 from lattice.team.names import SEPARATOR, clean_name, clean_tool_name, member_mailbox
 
-__all__ = ["CONVERSATIONS", "Directory", "TeamMemberDefinition", "team_member"]
+__all__ = ["CONVERSATIONS", "Directory", "TeamMemberDefinition", "conversation_of", "team_member"]
 
 CONVERSATIONS = ("work_item", "run", "member")
 """Which history a member uses: a fresh one per work item, one per run, or one for ever."""
@@ -157,3 +158,15 @@ class Directory:
     def recipients(self) -> str:
         """Return the names that mail can be sent to, for a message to a human or a model."""
         return ", ".join([LEAD_MAILBOX, *self._by_key])
+
+
+def conversation_of(member: TeamMemberDefinition, run_id: str | None, message_id: str) -> str:
+    """Return the conversation in which a member does a piece of work in a worker process."""
+    policy = member.conversation
+    if policy is None:
+        policy = "work_item" if callable(getattr(member.agent, "spawn", None)) else "run"
+    if policy == "member":
+        return member_conversation(member.key)
+    if policy == "run" and run_id is not None:
+        return run_conversation(run_id, member.key)
+    return message_id

@@ -69,7 +69,7 @@ def grant_records(
             "grantor": grantor,
             "grantee": grantee,
             "grantedBy": str(grantor.get("name") or grantor.get("mailbox") or ""),
-            "workItemId": work_item_id,
+            **({"workItemId": work_item_id} if work_item_id else {}),
         }
         for grant in grants
     ]

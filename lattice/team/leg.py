@@ -1,12 +1,13 @@
 """Drives one actor: a query, the work that it hands off, the reports, the next query, until it ends."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from lattice.agent.agent import Agent
 from lattice.agent.spec import is_agent_spec
 from lattice.errors import LatticeError
-from lattice.events import AgentMessageEvent, SDKStreamEvent
+from lattice.events import AgentMessageEvent, SDKResultMessage, SDKStreamEvent
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer, event_type, read_answer
 from lattice.team.prompts import resume_prompt
@@ -54,9 +55,21 @@ async def drive(actor: Actor, session: Any, opening: Opening, *, rounds: int = 0
             raise LatticeError(f"Team runner exceeded maximum handoff follow-up rounds ({MAX_ROUNDS})")
         rounds += 1
         runtime.accepted = 0
+        actor.resting = True
         async with actor.waiting():
             reports = await actor.post.reports()
+        actor.resting = False
+        if actor.interrupted:
+            return _interrupted(answer)
         opening = resume_prompt(actor.mailbox, reports)
+
+
+def _interrupted(answer: Answer) -> Answer:
+    """Return the answer of an actor that was interrupted while it waited."""
+    event = answer.event
+    if isinstance(event, SDKResultMessage):
+        return Answer(replace(event, subtype="interrupted", result="", paused=False))
+    return Answer({"type": "result", "subtype": "interrupted", "is_error": False, "result": "", "num_turns": 0})
 
 
 async def _query(actor: Actor, runtime: TeamRuntime, session: Any, opening: Opening) -> Answer:
@@ -67,7 +80,7 @@ async def _query(actor: Actor, runtime: TeamRuntime, session: Any, opening: Open
         if last is None or not actor.is_lead:
             tell(actor, event)
     answer = read_answer(last, actor.name)
-    actor.post.add_usage(answer.usage)
+    actor.post.add_usage(answer.total_usage or answer.usage)
     return answer
 
 

@@ -101,7 +101,7 @@ class MemberWork:
             state = await held.guard(self.host.store.load(item.conversation))
         recorder = Recorder(self.host, held, item.conversation, state)
         self._recorders.add(recorder)
-        post = StorePost(self.host, held, recorder)
+        post = StorePost(self.host, held, recorder, item.message.run_id)
         actor = Actor(
             name=self.member.key,
             agent=self.member.agent,

@@ -13,7 +13,7 @@ from lattice.journal import JournalEntry
 from lattice.runs import ConversationState, Step
 from lattice.team.host import Held, Host
 
-__all__ = ["Recorder", "RunConversation", "RunJournal"]
+__all__ = ["Recorder", "RunConversation", "RunJournal", "add_tokens"]
 
 _log = logging.getLogger("lattice.team")
 
@@ -113,9 +113,13 @@ class Recorder:
     def add_usage(self, usage: dict[str, int] | None) -> None:
         """Add tokens to the run's total."""
         if usage and any(usage.values()):
-            total = self._usage or {}
-            self._usage = {name: total.get(name, 0) + usage.get(name, 0) for name in total.keys() | usage.keys()}
+            self._usage = add_tokens(self._usage, usage)
             self._any = True
+
+    @property
+    def usage(self) -> dict[str, int] | None:
+        """The tokens that are not written yet."""
+        return self._usage
 
     def add_reads(self, message_ids: Iterable[str]) -> None:
         """Say that the text of reports stands in the conversation."""
@@ -282,6 +286,12 @@ def _entry(tool_use_id: str, raw: bytes) -> JournalEntry:
         return JournalEntry(tool_use_id)
     record = decode(raw)
     return JournalEntry(tool_use_id, record["result"], record["end_turn"], record["structured_result"])
+
+
+def add_tokens(total: dict[str, int] | None, more: dict[str, int] | None) -> dict[str, int]:
+    """Return the sum of two token counts."""
+    total, more = total or {}, more or {}
+    return {name: total.get(name, 0) + more.get(name, 0) for name in (*total, *(n for n in more if n not in total))}
 
 
 def _has_results(message: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from lattice.encoding import clean_text
 from lattice.errors import LatticeError, SizeLimitError
 from lattice.events import TeamMessageEvent
 from lattice.mailbox import MessageStatus, TeamMessage, WorkItemRole
-from lattice.runs import WorkItem, member_conversation, run_conversation
+from lattice.runs import WorkItem
 from lattice.team.actor import Actor, member_source
 from lattice.team.definition import TeamMemberDefinition
 from lattice.team.delegation import DelegateRequest, DelegateResult
@@ -18,25 +18,17 @@ from lattice.team.names import clean_tool_name
 from lattice.tools.tool import UNSET, ToolDefinition
 from lattice.workspace.grants import WorkspaceGrant
 
-__all__ = ["TeamRuntime", "conversation_policy"]
-
-
-def conversation_policy(member: TeamMemberDefinition) -> str:
-    """Return which history a member of a team of processes works in."""
-    if member.conversation is not None:
-        return member.conversation
-    return "work_item" if callable(getattr(member.agent, "spawn", None)) else "run"
+__all__ = ["TeamRuntime"]
 
 
 class TeamRuntime:
     """An ``AgentRuntime``; ``accepted`` counts what the response under way has handed off."""
 
-    __slots__ = ("accepted", "actor", "interrupted")
+    __slots__ = ("accepted", "actor")
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
         self.accepted = 0
-        self.interrupted = False
 
     @property
     def source(self) -> dict[str, Any]:
@@ -83,21 +75,20 @@ class TeamRuntime:
         grants = authorize_grants(asked.workspace_grants, actor.permissions, asked.name)
         item = self._item(asked, grants)
         if asked.wait == "accepted":
-            return await self._hand_off(item)
-        return await self._ask(item)
+            return await self._hand_off(item, asked.agent)
+        return await self._ask(item, asked.agent)
 
     # --- handing off and asking ---------------------------------------------------------------------------------
 
-    async def _hand_off(self, item: WorkItem) -> DelegateResult:
-        message = await self.actor.post.hand_off(item)
+    async def _hand_off(self, item: WorkItem, agent: Any) -> DelegateResult:
+        message = await self.actor.post.hand_off(item, agent)
         self.accepted += 1
-        self._tell_sent(message)
+        await self._tell_sent(message)
         return DelegateResult(status="accepted", content="", request=message, workspace_grants=_grants_of(message))
 
-    async def _ask(self, item: WorkItem) -> DelegateResult:
-        self._tell_sent(item.message)
+    async def _ask(self, item: WorkItem, agent: Any) -> DelegateResult:
         async with self.actor.waiting():
-            report = await self.actor.post.ask(item)
+            report = await self.actor.post.ask(item, agent, self._tell_sent)
         if report.status == MessageStatus.CANCELLED:
             failure = AgentRuntimeFailure("cancelled", "The work was cancelled before it was finished.", "AbortError")
             return DelegateResult(status="failed", content=failure.message, request=item.message, error=failure)
@@ -112,8 +103,8 @@ class TeamRuntime:
             structured_result=metadata.get("structuredResult", UNSET),
         )
 
-    def _tell_sent(self, message: TeamMessage) -> None:
-        self.emit(TeamMessageEvent("sent", self.source, message.to, message.to_dict()))
+    async def _tell_sent(self, message: TeamMessage) -> None:
+        await self.actor.post.tell(TeamMessageEvent("sent", self.source, message.to, message.to_dict()))
 
     # --- the work item ------------------------------------------------------------------------------------------
 
@@ -124,9 +115,9 @@ class TeamRuntime:
         message_id = actor.post.message_id(asked.tool_use_id)
         message = self._message(asked, mailbox, message_id, grants, member)
         key = member.key if member is not None else clean_tool_name(asked.name)
-        conversation, shared = self._conversation(member, key, message_id)
+        conversation = actor.post.conversation(member, asked.agent, key, message_id)
         chain = (*actor.chain, actor.conversation)
-        if shared and conversation in chain:
+        if conversation in chain:
             raise LatticeError(
                 f"{asked.name} is waiting for this very work: asking it here would never end. Answer with what you"
                 " have, or ask somebody else."
@@ -137,7 +128,7 @@ class TeamRuntime:
             conversation=conversation,
             mode="handoff" if asked.wait == "accepted" else "ask",
             depth=actor.depth + 1,
-            shared=shared,
+            shared=conversation not in {message_id, ""},
             description=asked.description,
             chain=chain,
         )
@@ -178,14 +169,6 @@ class TeamRuntime:
             run_id=actor.run_id,
             metadata=metadata,
         )
-
-    def _conversation(self, member: TeamMemberDefinition | None, key: str, message_id: str) -> tuple[str, bool]:
-        policy = "work_item" if member is None else conversation_policy(member)
-        if policy == "member":
-            return member_conversation(key), True
-        if policy == "run" and self.actor.run_id is not None:
-            return run_conversation(self.actor.run_id, key), True
-        return message_id, False
 
 
 def _grants_of(message: TeamMessage) -> list[dict[str, Any]]:

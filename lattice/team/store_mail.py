@@ -5,9 +5,7 @@ from dataclasses import replace
 from lattice.ids import new_id
 from lattice.mailbox import LEAD_MAILBOX, MessageStatus, TeamMessage, complete_message, mailbox_key
 from lattice.run_store import RunStore
-from lattice.runs import member_conversation, run_conversation
-from lattice.team.definition import Directory
-from lattice.team.runtime import conversation_policy
+from lattice.team.definition import Directory, conversation_of
 
 __all__ = ["StoreMail"]
 
@@ -27,13 +25,9 @@ class StoreMail:
         member = self._directory.at(message.to)
         if member is None:
             return await self._store.send(message, member=None)
-        conversation = None
-        policy = conversation_policy(member)
-        if policy == "member":
-            conversation = member_conversation(member.key)
-        elif policy == "run" and message.run_id is not None:
-            conversation = run_conversation(message.run_id, member.key)
-        return await self._store.send(message, member=member.key, conversation=conversation)
+        conversation = conversation_of(member, message.run_id, message.id)
+        shared = None if conversation == message.id else conversation
+        return await self._store.send(message, member=member.key, conversation=shared)
 
     async def get(self, message_id: str) -> TeamMessage | None:
         """Return a message, or None."""

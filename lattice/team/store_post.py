@@ -1,11 +1,13 @@
 """An actor's mail and events through the run store: buffered, written in few steps, fenced by its lease."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lattice.errors import LatticeError, LeaseLostError
 from lattice.ids import derive_id
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.runs import Batch, WorkItem
+from lattice.team.definition import TeamMemberDefinition, conversation_of
 from lattice.team.failures import AgentRuntimeFailure, failure_text
 from lattice.team.host import Held, Host
 from lattice.team.recording import Recorder
@@ -16,19 +18,26 @@ __all__ = ["StorePost"]
 class StorePost:
     """A ``Post`` over the run store, for the holder of one lease."""
 
-    __slots__ = ("_handed_off", "_host", "_limit", "_recorder", "batch_id", "held")
+    __slots__ = ("_handed_off", "_host", "_limit", "_recorder", "_run_id", "has_sent", "held")
 
-    def __init__(self, host: Host, held: Held, recorder: Recorder, *, limit: int | None = None) -> None:
+    def __init__(
+        self, host: Host, held: Held, recorder: Recorder, run_id: str | None, *, limit: int | None = None
+    ) -> None:
         """``limit`` bounds how many items of a batch are worked on at once; None does not."""
         self._host = host
         self.held = held
         self._recorder = recorder
+        self._run_id = run_id
         self._limit = limit
         self._handed_off: list[WorkItem] = []
-        self.batch_id: str | None = None
-        """The batch whose reports are awaited."""
+        self.has_sent = False
+        """Whether anything was sent from here."""
 
     def emit(self, event: Any) -> None:
+        """Add an event to the run's stream."""
+        self._recorder.emit(event)
+
+    async def tell(self, event: Any) -> None:
         """Add an event to the run's stream."""
         self._recorder.emit(event)
 
@@ -44,14 +53,28 @@ class StorePost:
         """Return an id that follows from the work, the place in the conversation and the call."""
         return derive_id(self.held.lease.kind, self.held.lease.id, self._recorder.position, tool_use_id)
 
-    async def hand_off(self, item: WorkItem) -> TeamMessage:
+    def conversation(self, member: TeamMemberDefinition | None, agent: Any, key: str, message_id: str) -> str:
+        """Return the conversation that the member's worker does a piece of work in.
+
+        Raises:
+            LatticeError: the target is no member of the team, so no worker would ever take the work.
+        """
+        del agent
+        if member is None:
+            raise LatticeError(f"{key} is no member of this team, so no worker process serves it; make it a member")
+        return conversation_of(member, self._run_id, message_id)
+
+    async def hand_off(self, item: WorkItem, agent: Any) -> TeamMessage:
         """Keep a handoff until its response is complete."""
+        del agent
         self._recorder.pausing = True
         self._handed_off.append(item)
         return item.message
 
-    async def ask(self, item: WorkItem) -> TeamMessage:
+    async def ask(self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]]) -> TeamMessage:
         """Send a question, with what leads to it, and wait for the report."""
+        del agent
+        await sent(item.message)
         batch = Batch(id=derive_id("ask", item.message.id), items=(item,), pauses=False)
         self._host.expect(batch.id)
         word = await self._accept(batch)
@@ -82,6 +105,7 @@ class StorePost:
 
     async def _accept(self, batch: Batch) -> str:
         recorder = self._recorder
+        self.has_sent = True
         async with recorder.writing():
             step = recorder.take()
             word, _ = await self.held.guard(self._host.store.hand_off(self.held.lease, batch, step))

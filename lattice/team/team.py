@@ -11,16 +11,17 @@ from lattice.mailbox import LEAD_MAILBOX, TeamMailbox, TeamMessage
 from lattice.memory.adapter import MailboxAdapter
 from lattice.memory.mailbox import create_memory_mailbox
 from lattice.run_store import RunStore
+from lattice.team.actor import lead_source
 from lattice.team.agent_tool import agent_tool
 from lattice.team.definition import Directory, TeamMemberDefinition
 from lattice.team.mailbox_tools import mailbox_tools
 from lattice.team.names import clean_name
+from lattice.team.runner import TeamRunner
 from lattice.team.store_mail import StoreMail
+from lattice.team.team_options import read_depth, read_limit, read_runner_options
 from lattice.tools.tool import ToolDefinition
 
 __all__ = ["Team", "TeamDrainOptions", "TeamDrainResult", "create_team"]
-
-DEFAULT_DEPTH = 8
 
 
 class RunnerOptions(TypedDict, total=False):
@@ -99,14 +100,15 @@ class Team:
         self.directory = Directory(self.key, members)
         self.members = tuple(self.directory)
         self.mailbox: TeamMailbox = create_memory_mailbox() if mailbox is None else mailbox
-        self.runner_options = dict(runner or {})
-        self.max_delegate_depth = _depth(self.runner_options.get("max_delegate_depth"))
-        self.max_concurrent_work_items = _limit(self.runner_options.get("max_concurrent_work_items"))
+        self.runner_options = read_runner_options(runner)
+        self.max_delegate_depth = read_depth(self.runner_options.get("max_delegate_depth"))
+        self.max_concurrent_work_items = read_limit(self.runner_options.get("max_concurrent_work_items"))
         self._lead_has_mail = expose_lead_mailbox_tools
         self._mail = MailboxAdapter(self.mailbox)
         self._member_tools = [_member_tool(member) for member in self.members]
         self.tools = [*self._member_tools, *self._lead_mail_tools(self._mail)]
         self.member_tools = {member.key: self._tools_for(member, self._mail) for member in self.members}
+        self._runner = TeamRunner(root=lead, mailbox=self.mailbox, source=lead_source(self.key), team=self)
 
     def _lead_mail_tools(self, mail: Any) -> list[ToolDefinition]:
         return mailbox_tools(LEAD_MAILBOX, mail, self.directory) if self._lead_has_mail else []
@@ -142,13 +144,38 @@ class Team:
 
     # --- running in this process --------------------------------------------------------------------------------
 
-    def query(self, prompt: Any, **options: Any) -> AsyncGenerator[AgentLikeEvent, None]:
-        """Ask the lead; yields its events and those of the team, the lead's result last."""
-        raise NotImplementedError
+    def query(
+        self, prompt: Any, options: Mapping[str, Any] | None = None, /, **keywords: Any
+    ) -> AsyncGenerator[AgentLikeEvent, None]:
+        """Ask the lead; yields its events and those of the team, the lead's final result last.
 
-    async def prompt(self, prompt: Any, **options: Any) -> SDKResultMessage:
-        """Ask the lead and return its final result."""
-        raise NotImplementedError
+        Takes the options of ``Agent.query()``. Giving up the iteration stops the run.
+
+        Raises:
+            OptionError: an option is unknown.
+            AbortError: the signal fired (raised by the iteration).
+        """
+        return self._runner.query(prompt, options, **keywords)
+
+    async def prompt(
+        self, prompt: Any, options: Mapping[str, Any] | None = None, /, **keywords: Any
+    ) -> SDKResultMessage:
+        """Ask the lead and return its final result.
+
+        Raises:
+            OptionError: an option is unknown.
+            AbortError: the signal fired.
+        """
+        return await self._runner.prompt(prompt, options, **keywords)
+
+    def interrupt(self) -> bool:
+        """Make no further call of the lead, whoever is at work: the result is ``interrupted``; False if idle."""
+        return self._runner.interrupt()
+
+    def tools_at(self, mailbox_id: str) -> list[ToolDefinition]:
+        """Return what the team adds to the tools of whoever works at a mailbox."""
+        member = self.directory.at(mailbox_id)
+        return [] if member is None else self.member_tools[member.key]
 
 
 def _member_tool(member: TeamMemberDefinition) -> ToolDefinition:
@@ -161,19 +188,3 @@ def _member_tool(member: TeamMemberDefinition) -> ToolDefinition:
         "Include write grants for shared paths that the member has to write to.",
     ]
     return agent_tool(member.key, member.agent, description="\n".join(lines), target_mailbox_id=member.mailbox_id)
-
-
-def _depth(value: Any) -> int:
-    if value is None:
-        return DEFAULT_DEPTH
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise OptionError(f"TeamRunnerOptions.max_delegate_depth must be an integer >= 0, not {value!r}")
-    return value
-
-
-def _limit(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise OptionError(f"TeamRunnerOptions.max_concurrent_work_items must be a positive integer, not {value!r}")
-    return value

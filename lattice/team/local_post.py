@@ -1,0 +1,152 @@
+"""An actor's mail and events within this process: sent at once, worked on by tasks of the same run."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from lattice.abort import AbortController, AbortSignal
+from lattice.agent.spec import is_agent_spec
+from lattice.ids import new_id
+from lattice.mailbox import MessageStatus, TeamMessage
+from lattice.memory.run_store import MemoryRunStore
+from lattice.runs import Batch, Lease, Step, WorkItem
+from lattice.team.crew import Job
+from lattice.team.definition import TeamMemberDefinition
+from lattice.team.event_queue import EventQueue
+from lattice.team.plan import RunPlan
+
+__all__ = ["Handoff", "LocalPost", "Office"]
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """Work that was accepted: its item as stored, the agent that does it, and the batch and lease it is reported to."""
+
+    item: WorkItem
+    agent: Any
+    batch_id: str
+    lease: Lease
+
+
+class Office(Protocol):
+    """What posts and work items need of their run."""
+
+    store: MemoryRunStore
+    plan: RunPlan
+    events: EventQueue
+    signal: AbortSignal
+    controller: AbortController
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the lead is not going to be called again."""
+        ...
+
+    def options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return query options with what ties an agent's trace to this run's."""
+        ...
+
+    async def tell(self, event: Any) -> None:
+        """Tell an event."""
+        ...
+
+    def add_usage(self, usage: dict[str, int] | None) -> None:
+        """Add tokens to the total."""
+        ...
+
+    async def room(self) -> None:
+        """Wait while the listener is far behind."""
+        ...
+
+    async def work(self, handoffs: "list[Handoff]", job: Job | None, *, asked: bool) -> None:
+        """Have work items worked on, until all have ended."""
+        ...
+
+    async def cancel(self, handoff: Handoff) -> None:
+        """Cancel a work item that nobody works on."""
+        ...
+
+    async def report(self, handoff: Handoff) -> TeamMessage:
+        """Return the report on a work item that has ended, or the cancelled item itself."""
+        ...
+
+
+class LocalPost:
+    """A ``Post`` for one actor of a run in this process; ``job`` is its place in the crew, None for the lead."""
+
+    __slots__ = ("_emit", "_handed_off", "_office", "job", "lease")
+
+    def __init__(self, office: Office, emit: Callable[[Any], None], lease: Lease, job: Job | None) -> None:
+        self._office = office
+        self._emit = emit
+        self.lease = lease
+        self.job = job
+        self._handed_off: list[Handoff] = []
+
+    def emit(self, event: Any) -> None:
+        """Tell an event of an agent."""
+        self._emit(event)
+
+    async def tell(self, event: Any) -> None:
+        """Tell an event of the team."""
+        await self._office.tell(event)
+
+    def add_usage(self, usage: dict[str, int] | None) -> None:
+        """Add tokens to the run's total."""
+        self._office.add_usage(usage)
+
+    async def before_model_call(self) -> None:
+        """Wait while the listener is far behind."""
+        await self._office.room()
+
+    def message_id(self, tool_use_id: str) -> str:
+        """Leave the id to the mailbox."""
+        del tool_use_id
+        return ""
+
+    def conversation(self, member: TeamMemberDefinition | None, agent: Any, key: str, message_id: str) -> str:
+        """Return what stands for an agent's conversation; a template has a fresh one each time."""
+        del member, key, message_id
+        return "" if is_agent_spec(agent) else live_conversation(agent)
+
+    async def hand_off(self, item: WorkItem, agent: Any) -> TeamMessage:
+        """Send a handoff."""
+        handoff = await self._send(item, agent)
+        self._handed_off.append(handoff)
+        return handoff.item.message
+
+    async def ask(self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]]) -> TeamMessage:
+        """Send a question, have it worked on, and return the report."""
+        handoff = await self._send(item, agent)
+        await sent(handoff.item.message)
+        await self._office.work([handoff], self.job, asked=True)
+        return await self._delivered(handoff)
+
+    async def reports(self) -> tuple[TeamMessage, ...]:
+        """Have everything worked on that was handed off, and return the reports in the order of the handoffs."""
+        handoffs, self._handed_off = self._handed_off, []
+        await self._office.work(handoffs, self.job, asked=False)
+        return tuple([await self._delivered(handoff) for handoff in handoffs])
+
+    async def give_up(self) -> None:
+        """Cancel what was accepted and is not going to be worked on."""
+        handoffs, self._handed_off = self._handed_off, []
+        for handoff in handoffs:
+            await self._office.cancel(handoff)
+
+    async def _send(self, item: WorkItem, agent: Any) -> Handoff:
+        batch = Batch(id=new_id(), items=(item,), pauses=False)
+        step = Step(conversation=item.conversation)
+        _, (message,) = await self._office.store.hand_off(self.lease, batch, step)
+        return Handoff(replace(item, message=message), agent, batch.id, self.lease)
+
+    async def _delivered(self, handoff: Handoff) -> TeamMessage:
+        report = await self._office.report(handoff)
+        if report.id != handoff.item.message.id:
+            await self._office.store.update_status(report.id, MessageStatus.READ)
+        return report
+
+
+def live_conversation(agent: Any) -> str:
+    """Return what stands for the one conversation of a live agent."""
+    return f"live/{id(agent):x}"

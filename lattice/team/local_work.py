@@ -1,0 +1,203 @@
+"""The work items of a run in this process: their turns, the members at work on them, and how they end."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from lattice.agent.spec import is_agent_spec
+from lattice.errors import AbortError, LatticeError, SizeLimitError
+from lattice.events import TeamAgentEvent, TeamMessageEvent
+from lattice.mailbox import MessageStatus
+from lattice.runs import Step
+from lattice.team.actor import Actor
+from lattice.team.crew import Crew, Job
+from lattice.team.endings import Ending, ending_of
+from lattice.team.grants import granted_permissions
+from lattice.team.leg import drive
+from lattice.team.local_post import Handoff, LocalPost, Office
+from lattice.team.prompts import task_envelope
+
+__all__ = ["LEASE_MS", "OWNER", "LocalWork"]
+
+_log = logging.getLogger("lattice.team")
+
+OWNER = "local"
+LEASE_MS = 2**40
+
+_GRACE = 2.0
+"""Seconds that members have to end after an abort before their tasks are cancelled."""
+
+
+class LocalWork:
+    """Works what a run's actors hand off or ask."""
+
+    def __init__(self, run: Office) -> None:
+        self._run = run
+        self._crew = Crew(run.plan.max_concurrent_work_items)
+
+    async def work(self, handoffs: Sequence[Handoff], parent: Job | None, *, asked: bool) -> None:
+        """Have work items worked on; returns when all of them have ended.
+
+        Raises:
+            AbortError: the run was aborted; everything has ended as done, failed or cancelled.
+            LatticeError: an ask would wait for somebody who waits for it.
+        """
+        jobs = [_job(handoff, parent, asked=asked) for handoff in handoffs]
+        if asked:
+            await self._enter_question(handoffs[0], jobs[0])
+        tasks = [
+            asyncio.get_running_loop().create_task(self._work_one(handoff, job, entered=asked))
+            for handoff, job in zip(handoffs, jobs, strict=True)
+        ]
+        await self._all_ended(tasks)
+        if self._run.signal.aborted:
+            raise AbortError("Operation aborted", cause=self._run.signal.reason)
+
+    async def _enter_question(self, handoff: Handoff, job: Job) -> None:
+        try:
+            self._crew.enter(job)
+        except LatticeError:
+            self._crew.leave(job)
+            await self._run.cancel(handoff)
+            raise
+
+    async def _all_ended(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
+        """Wait for tasks; when one breaks, or this is cancelled, the run is over: the others are stopped."""
+        try:
+            done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        except asyncio.CancelledError:
+            self._run.controller.abort()
+            await _stop(tasks)
+            raise
+        broken = [task for task in done if not task.cancelled() and task.exception() is not None]
+        if pending:
+            self._run.controller.abort()
+            await _stop(tasks)
+        for task in broken:
+            error = task.exception()
+            assert error is not None
+            raise error
+
+    # --- one work item ------------------------------------------------------------------------------------------
+
+    async def _work_one(self, handoff: Handoff, job: Job, *, entered: bool) -> None:
+        run = self._run
+        started = False
+        try:
+            if not entered:
+                self._crew.enter(job)
+            await self._turn(job)
+            if not run.signal.aborted and not run.is_interrupted:
+                started = True
+                await self._perform(handoff, job)
+        finally:
+            self._crew.leave(job)
+            if not started:
+                await asyncio.shield(run.cancel(handoff))
+
+    async def _turn(self, job: Job) -> None:
+        """Wait for the turn of a job, or for the end of the run."""
+        if job.turn.done():
+            return
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            if not job.turn.done():
+                job.turn.set_result(None)
+
+        forget = self._run.signal.add_listener(lambda: loop.call_soon_threadsafe(stop))
+        try:
+            await job.turn
+        finally:
+            forget()
+
+    async def _perform(self, handoff: Handoff, job: Job) -> None:
+        run, item = self._run, handoff.item
+        claim = await run.store.claim_message(item.message.id, OWNER, LEASE_MS)
+        if claim is None:  # somebody ended it from outside
+            return
+        message = claim.item.message
+        source = run.plan.source_of(item.member, message.to)
+        caller = run.plan.caller_of(message.from_)
+        await run.tell(TeamMessageEvent("claimed", caller, message.to, message.to_dict()))
+        await run.tell(TeamAgentEvent("started", source))
+        post = LocalPost(run, run.events.put, claim.lease, job)
+        actor = self._actor(handoff, post, source, job)
+        try:
+            ending = await self._answer(actor, handoff, post)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._end(handoff, post, Ending(status=MessageStatus.CANCELLED), source))
+            raise
+        await self._end(handoff, post, ending, source)
+
+    def _actor(self, handoff: Handoff, post: LocalPost, source: dict[str, Any], job: Job) -> Actor:
+        plan, item = self._run.plan, handoff.item
+        return Actor(
+            name=item.member,
+            agent=handoff.agent,
+            source=source,
+            mailbox=item.message.to,
+            conversation=item.conversation or item.message.id,
+            directory=plan.directory,
+            signal=self._run.signal,
+            run_id=None,
+            post=post,
+            item=item,
+            depth=item.depth,
+            max_depth=plan.max_delegate_depth,
+            chain=item.chain,
+            permissions=granted_permissions(item.message),
+            tools=plan.tools_for(item.message.to, handoff.agent),
+            query_options=self._run.options(dict(plan.shared_options)),
+            max_message_bytes=plan.max_message_bytes,
+            leave=lambda: self._crew.waiting(job),
+        )
+
+    async def _answer(self, actor: Actor, handoff: Handoff, post: LocalPost) -> Ending:
+        agent = handoff.agent
+        grants = (actor.permissions or {}).get("workspace_grants", ())
+        prompt = task_envelope(handoff.item.message, delegate=handoff.item.member, grants=grants)
+        try:
+            answer = await drive(actor, agent.spawn() if is_agent_spec(agent) else agent, prompt)
+            ending = ending_of(actor, answer, answer.error)
+        except Exception as error:  # noqa: BLE001 - whatever a member raises is the failure of its work item
+            ending = ending_of(actor, None, error)
+        finally:
+            await asyncio.shield(post.give_up())
+        if ending.status is MessageStatus.FAILED and self._run.signal.aborted:
+            return Ending(status=MessageStatus.CANCELLED)
+        size, limit = len((ending.report or "").encode()), self._run.plan.max_message_bytes
+        return ending if size <= limit else ending_of(actor, None, SizeLimitError("the report", size, limit))
+
+    async def _end(self, handoff: Handoff, post: LocalPost, ending: Ending, source: dict[str, Any]) -> None:
+        run, message = self._run, handoff.item.message
+        await run.tell(TeamAgentEvent("finished", source))
+        step = Step(conversation=handoff.item.conversation)
+        settled = await run.store.settle(post.lease, ending.outcome(), step)
+        if settled.word != "settled":
+            return
+        error = None if ending.failure is None else ending.failure.to_dict()
+        ended = await run.store.get(message.id) or message
+        await run.tell(TeamMessageEvent(str(ended.status), source, message.to, ended.to_dict(), error))
+        if ending.report is not None:
+            report = await run.report(handoff)
+            await run.tell(TeamMessageEvent("replied", source, message.from_, report.to_dict(), error))
+
+
+def _job(handoff: Handoff, parent: Job | None, *, asked: bool) -> Job:
+    keys: set[Any] = set() if is_agent_spec(handoff.agent) else {id(handoff.agent)}
+    if not asked:
+        keys.add(handoff.item.message.to)
+    return Job(frozenset(keys), parent=parent, takes_place=not asked)
+
+
+async def _stop(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    _, pending = await asyncio.wait(tasks, timeout=_GRACE)
+    for task in pending:
+        task.cancel()
+    if pending:
+        await asyncio.wait(pending)
+    for task in tasks:
+        if not task.cancelled() and task.exception() is not None:
+            _log.debug("a work item ended with %r", task.exception())
