@@ -76,7 +76,11 @@ class ContextTraceEvent:
 
 
 class ContextTracer(Protocol):
-    """A sink for trace events; ``flush()`` and ``close()`` are optional, all may be ``def`` or ``async def``."""
+    """A sink for trace events; ``flush()`` and ``close()`` are optional, all may be ``def`` or ``async def``.
+
+    A query flushes its tracer when it ends. A tracer that delivers in the background has an ``after_query()``, which is
+    called instead: nobody waits for a network there.
+    """
 
     def on_event(self, event: ContextTraceEvent) -> Any:
         """Take one event."""
@@ -164,6 +168,11 @@ class CompositeContextTracer:
         """Hand the event to every tracer; each gets a record of its own."""
         for tracer in self._tracers:
             await self._tell(tracer, "on_event", replace(event))
+
+    async def after_query(self) -> None:
+        """Do for every tracer what is due at the end of a query."""
+        for tracer in self._tracers:
+            await self._tell(tracer, "flush" if trace_method(tracer, "after_query") is None else "after_query")
 
     async def flush(self) -> None:
         """Flush every tracer that can."""

@@ -83,7 +83,7 @@ class Trace:
         Raises:
             Exception: whatever a strict tracer raised.
         """
-        method = trace_method(self._tracer, "flush")
+        method = trace_method(self._tracer, "after_query") or trace_method(self._tracer, "flush")
         if method is None:
             return
         try:

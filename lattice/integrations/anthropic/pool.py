@@ -17,6 +17,8 @@ __all__ = ["Endpoint", "SharedClient", "borrow_client", "close_idle_clients"]
 API_VERSION = "2023-06-01"
 """The wire that is spoken here, and by compatible providers; the SDK's own default moves with its releases."""
 
+_NO_KEY = "There is no usable API key (pass api_key=..., or set the environment variable ANTHROPIC_API_KEY)"
+
 _IDLE_SECONDS = 60.0
 
 Endpoint = tuple[str | None, str | None, tuple[tuple[str, str], ...]]
@@ -134,7 +136,10 @@ async def _load_sdk() -> ModuleType:
 
 def _make_client(sdk: ModuleType, endpoint: Endpoint) -> Any:
     api_key, base_url, headers = endpoint
-    client = sdk.AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0, **_without_spans(sdk))
+    try:
+        client = sdk.AsyncAnthropic(api_key=api_key, base_url=base_url, max_retries=0, **_without_spans(sdk))
+    except (sdk.AnthropicError, ValueError) as error:
+        raise OptionError(f"{_NO_KEY}. The SDK found: {error}", cause=error) from error
     sent: dict[str, Any] = {"anthropic-version": API_VERSION}
     if client.api_key:
         # Providers agree on this header; the SDK's own choice depends on its release.
@@ -142,10 +147,7 @@ def _make_client(sdk: ModuleType, endpoint: Endpoint) -> Any:
     sent |= {name.lower(): value for name, value in headers}
     client = client.with_options(default_headers=sent)
     if not _has_credentials(client):
-        raise OptionError(
-            f"there is no API key for {client.base_url}: pass api_key=..., or set the environment variable"
-            " ANTHROPIC_API_KEY"
-        )
+        raise OptionError(f"{_NO_KEY} for {client.base_url}")
     return client
 
 

@@ -114,7 +114,7 @@ async def connect_mcp_streamable_http_server(
         OptionError: an option cannot be used.
         MCPConnectionError: the server cannot be reached, or is no MCP server.
     """
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+    if not str(url).startswith(("http://", "https://")):
         raise OptionError(f"the URL of an MCP server must begin with http:// or https://, not {url!r}")
     authorization = Authorization(auth_provider) if hasattr(auth_provider, "context") else None
     link = _Link(url, _headers(headers, request_init), auth_provider, client_name, client_version)

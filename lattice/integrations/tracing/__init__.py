@@ -1,0 +1,1 @@
+"""What the tracers of several technologies have in common."""
