@@ -88,7 +88,7 @@ class MemoryRunStore:
             if run.lease is not None and run.lease.deadline > work.now() and run.reserved_for != owner:
                 return "held"
             run.reserved_for = None
-            started = run.record.started_at is not None
+            conversation = work.conversation(run.record.conversation)
             run.record = replace(
                 run.record,
                 status=RunStatus.RUNNING if run.record.status is RunStatus.QUEUED else run.record.status,
@@ -98,8 +98,8 @@ class MemoryRunStore:
             )
             run.lease = work.new_lease("run", run_id, owner, run.record.epoch, lease_ms)
             batch = run.record.batch
-            delivered = batch is None or batch in work.conversation(run.record.conversation).entered
-            return TakenRun(run.record, run.lease, started, delivered)
+            delivered = batch is None or batch in conversation.entered
+            return TakenRun(run.record, run.lease, bool(conversation.messages), delivered)
 
     async def hand_off(self, lease: Lease, batch: Batch, step: Step) -> tuple[str, tuple[TeamMessage, ...]]:
         """See ``RunStore.hand_off``."""
@@ -117,11 +117,14 @@ class MemoryRunStore:
             sent = await self._send_all(batch)
             state = BatchState(lease, tuple(message.id for message in sent), len(sent), batch.pauses)
             work.batches[batch.id] = state
+            state.held.extend(state.items[batch.limit :] if batch.limit is not None else ())
+            for message_id in state.items[: batch.limit]:
+                work.deliver(message_id)
+            if batch.pauses and lease.kind == "message":
+                work.items[lease.id].handed_off = batch.id
             run = work.run_of(lease)
             if run is not None:
                 run.batches.append(batch.id)
-            if batch.pauses and lease.kind == "message":
-                work.items[lease.id].handed_off = batch.id
             if run is not None and batch.pauses and lease.kind == "run":
                 run.record = replace(run.record, status=RunStatus.WAITING, batch=batch.id, round=run.record.round + 1)
             await work.write(lease, step)
@@ -162,7 +165,7 @@ class MemoryRunStore:
         async with self._turn:
             work = self._work
             batch = work.batches.get(batch_id)
-            if batch is None or not work.is_current(lease):
+            if batch is None or not work.is_current(lease) or batch.parent.id != lease.id:
                 return "stale", ()
             if batch.waiting > 0:
                 return "waiting", ()
@@ -188,6 +191,22 @@ class MemoryRunStore:
             run.record = replace(run.record, status=status, result=result, error=error, finished_at=work.now())
             await work.end_run(run, status)
             return "finished"
+
+    async def reopen_run(self, run_id: str) -> str:
+        """See ``RunStore.reopen_run``."""
+        async with self._turn:
+            run = self._work.runs.get(run_id)
+            if run is None:
+                return "missing"
+            if run.record.status is RunStatus.QUEUED:
+                return "reopened"
+            if run.record.status is not RunStatus.FAILED:
+                return "refused"
+            run.record = replace(
+                run.record, status=RunStatus.QUEUED, owner=None, result=None, error=None, finished_at=None
+            )
+            run.forget_at = None
+            return "reopened"
 
     async def cancel_run(self, run_id: str, reason: str) -> str:
         """See ``RunStore.cancel_run``."""
@@ -243,7 +262,7 @@ class MemoryRunStore:
                 raise StoreError(
                     f"mailbox {member!r} is full: it holds {self.options.max_mailbox_depth} unfinished messages"
                 )
-            return await self._work.accept(
+            sent = await self._work.accept(
                 WorkItem(
                     message=message,
                     member=member,
@@ -252,6 +271,8 @@ class MemoryRunStore:
                     shared=conversation is not None,
                 )
             )
+            self._work.deliver(sent.id)
+            return sent
 
     async def claim(self, member: str, owner: str, lease_ms: int, count: int = 1) -> list[Claim]:
         """See ``RunStore.claim``."""
@@ -264,14 +285,7 @@ class MemoryRunStore:
     async def claim_message(self, message_id: str, owner: str, lease_ms: int) -> Claim | None:
         """See ``RunStore.claim_message``."""
         async with self._turn:
-            state = self._work.items.get(message_id)
-            if state is None or self._is_held_back(state):
-                return None
             return await self._work.lease_item(message_id, owner, lease_ms)
-
-    def _is_held_back(self, state: ItemState) -> bool:
-        item = state.item
-        return item.shared and self._work.conversation(item.conversation).busy != item.message.id
 
     async def settle(
         self, lease: Lease, outcome: Outcome, step: Step, *, claim_next: tuple[str, str, int] | None = None
@@ -297,16 +311,16 @@ class MemoryRunStore:
     async def hand_back(self, lease: Lease, step: Step | None = None) -> str:
         """See ``RunStore.hand_back``."""
         async with self._turn:
-            if not self._work.is_current(lease):
-                return "stale"
+            held = self._work.holder(lease.kind, lease.id)
+            if held is None or not self._work.is_current(lease):
+                return "returned" if held is not None and held.returned == (lease.owner, lease.token) else "stale"
             if step is not None:
                 await self._work.write(lease, step)
-            if lease.kind == "run":
-                self._work.runs[lease.id].lease = None
-                return "returned"
-            state = self._work.items[lease.id]
-            state.handed_back += 1
-            await self._reopen(state)
+            held.returned = lease.owner, lease.token
+            held.lease = None
+            if isinstance(held, ItemState):
+                held.handed_back += 1
+                await self._reopen(held)
             return "returned"
 
     async def _reopen(self, state: ItemState) -> None:

@@ -77,6 +77,7 @@ class RunState:
     events: EventLog
     lease: Lease | None = None
     reserved_for: str | None = None
+    returned: tuple[str, int] | None = None
     messages: list[str] = field(default_factory=list)
     batches: list[str] = field(default_factory=list)
     forget_at: int | None = None
@@ -84,7 +85,10 @@ class RunState:
 
 @dataclass(slots=True)
 class ItemState:
-    """One message that the store delivers: the lease on it and how often it was claimed."""
+    """One message that the store delivers: the lease on it and how often it was claimed.
+
+    ``ready`` says that neither its conversation nor its batch holds it back.
+    """
 
     item: WorkItem
     claimable: bool = True
@@ -94,6 +98,8 @@ class ItemState:
     settled: tuple[str, int] | None = None
     report: str | None = None
     handed_off: str | None = None
+    returned: tuple[str, int] | None = None
+    ready: bool = False
     open: bool = True
 
 
@@ -105,6 +111,7 @@ class BatchState:
     items: tuple[str, ...]
     waiting: int
     pauses: bool
+    held: deque[str] = field(default_factory=deque)
 
 
 class LoopLock:

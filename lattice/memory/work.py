@@ -70,8 +70,8 @@ class Work:
         self.track(replace(item, message=message, conversation=item.conversation or message.id))
         return message
 
-    def track(self, item: WorkItem) -> ItemState:
-        """Take a stored message into the queue of its mailbox, or into the line of its conversation."""
+    def track(self, item: WorkItem) -> None:
+        """Take note of a stored message that is claimable as soon as it is delivered."""
         message = item.message
         state = ItemState(item)
         self.items[message.id] = state
@@ -79,16 +79,20 @@ class Work:
         run = self.runs.get(message.run_id or "")
         if run is not None:
             run.messages.append(message.id)
-        queue = self.queue(item.member)
-        queue.depth += 1
+        self.queue(item.member).depth += 1
+
+    def deliver(self, message_id: str) -> None:
+        """Put a message into the queue of its mailbox, or into the line of its conversation."""
+        state = self.items[message_id]
+        item = state.item
         if item.shared:
             conversation = self.conversation(item.conversation)
-            if conversation.busy is not None:
-                conversation.waiting.append(message.id)
-                return state
-            conversation.busy = message.id
-        queue.add(message.id)
-        return state
+            if conversation.busy not in (None, message_id):
+                conversation.waiting.append(message_id)
+                return
+            conversation.busy = message_id
+        state.ready = True
+        self.queue(item.member).add(message_id)
 
     async def take(self, member: str, owner: str, lease_ms: int) -> Claim | None:
         """Lease the next claimable message of a mailbox."""
@@ -99,7 +103,7 @@ class Work:
                 return claim
         for message in await self._unknown_mail(member):
             self.track(WorkItem(message=message, member=member, conversation=message.id, mode="message"))
-            queue.ready.remove(message.id)
+            self.items[message.id].ready = True
             claim = await self.lease_item(message.id, owner, lease_ms)
             if claim is not None:
                 return claim
@@ -116,7 +120,7 @@ class Work:
     async def lease_item(self, message_id: str, owner: str, lease_ms: int) -> Claim | None:
         """Lease one message if it is free; one that ended behind the store's back is closed."""
         state = self.items.get(message_id)
-        if state is None or not state.open or state.lease is not None or not state.claimable:
+        if state is None or not (state.open and state.ready and state.claimable) or state.lease is not None:
             return None
         message = await self.adapter.get(message_id)
         if message is None or message.status.is_terminal:
@@ -156,19 +160,26 @@ class Work:
         conversation = self.conversations.get(state.item.conversation)
         if not state.item.shared or conversation is None:
             return
-        if conversation.busy != state.item.message.id:
-            conversation.waiting.remove(state.item.message.id)
-            return
-        conversation.busy = None
-        if conversation.waiting:
-            conversation.busy = conversation.waiting.popleft()
-            self.queue(self.items[conversation.busy].item.member).add(conversation.busy)
+        message_id = state.item.message.id
+        if conversation.busy == message_id:
+            conversation.busy = None
+            self._deliver_next(conversation.waiting)
+        elif message_id in conversation.waiting:
+            conversation.waiting.remove(message_id)
+
+    def _deliver_next(self, line: deque[str]) -> None:
+        while line:
+            message_id = line.popleft()
+            if self.items[message_id].open:
+                self.deliver(message_id)
+                return
 
     def _count_down(self, state: ItemState) -> None:
         batch = self.batches.get(state.item.batch or "")
         if batch is None:
             return
         batch.waiting -= 1
+        self._deliver_next(batch.held)
         if batch.waiting == 0:
             parent = self.holder(batch.parent.kind, batch.parent.id)
             if parent is not None and parent.lease is not None:
