@@ -112,7 +112,7 @@ def _request_data(run: RunState, request: ModelRequest, purpose: str) -> dict[st
     data["stream"] = request.stream
     optional = {
         "outputFormat": request.output_format,
-        "thinkingConfig": request.thinking_config,
+        "thinkingConfig": _thinking_on_wire(request.thinking_config),
         "reasoningEffort": request.reasoning_effort,
         "timeoutMs": request.timeout_ms,
     }
@@ -120,6 +120,12 @@ def _request_data(run: RunState, request: ModelRequest, purpose: str) -> dict[st
     if purpose != "turn":
         data["purpose"] = purpose
     return data
+
+
+def _thinking_on_wire(config: dict[str, Any] | None) -> dict[str, Any] | None:
+    if config is None:
+        return None
+    return {"budgetTokens" if name == "budget_tokens" else name: value for name, value in config.items()}
 
 
 def _grants(permissions: Any) -> list[dict[str, Any]]:

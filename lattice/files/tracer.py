@@ -55,7 +55,7 @@ class JsonlContextTracer:
             raise
         self._error = None
 
-    def flush(self) -> None:
+    async def flush(self) -> None:
         """Raise the error of the last event, if it could not be written.
 
         Raises:
@@ -65,9 +65,9 @@ class JsonlContextTracer:
         if error is not None:
             raise error
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Like ``flush``: no file is held open."""
-        self.flush()
+        await self.flush()
 
     def _file_of(self, row: dict[str, Any]) -> Path:
         if self._path is not None:

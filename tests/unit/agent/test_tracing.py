@@ -91,7 +91,14 @@ async def test_data():
     served = {**turn(tool_use("echo", {"say": "x"}, id="t1"), usage={"input_tokens": 1, "output_tokens": 1})}
     served |= {"model": "served-model", "providerResponseId": "r1"}
     agent, _ = agent_of([served, "done"], tools=[echo_tool()], tracer=tracer, system_prompt="s")
-    await agent.prompt("a", stream=False, output_format="json", request_timeout_ms=9000, reasoning_effort="high")
+    await agent.prompt(
+        "a",
+        stream=False,
+        output_format="json",
+        request_timeout_ms=9000,
+        reasoning_effort="high",
+        thinking_config={"type": "enabled", "budget_tokens": 99},
+    )
     assert tracer.data("run_start") == [{"model": "scripted", "tools": ["echo"]}]
     assert tracer.data("user_message")[0] == {"message": {"role": "user", "content": "a"}}
     assert tracer.data("model_request")[0] == {
@@ -103,6 +110,7 @@ async def test_data():
         "permissions": {"workspaceGrants": []},
         "stream": False,
         "outputFormat": "json",
+        "thinkingConfig": {"type": "enabled", "budgetTokens": 99},
         "reasoningEffort": "high",
         "timeoutMs": 9000,
     }

@@ -80,7 +80,7 @@ def test_redaction(tmp_path):
     assert [row["seen"] for row in rows(tmp_path / "s-1.jsonl")] == [True]
 
 
-def test_events_that_cannot_be_written(tmp_path):
+async def test_events_that_cannot_be_written(tmp_path):
     """agent:JSONL-08, agent:JSONL-09, agent:JSONL-10"""
     path = tmp_path / "t.jsonl"
     tracer = create_jsonl_context_tracer(path=path, redact=lambda row: row if row.seq != 2 else 1 / 0)
@@ -91,10 +91,10 @@ def test_events_that_cannot_be_written(tmp_path):
     with pytest.raises(TypeError):
         tracer.on_event(event(seq=3, data=cycle))
     with pytest.raises(TypeError):
-        tracer.flush()
+        await tracer.flush()
     tracer.on_event(event(seq=4))
-    tracer.flush()
-    tracer.close()
+    await tracer.flush()
+    await tracer.close()
     assert [row["seq"] for row in rows(path)] == [4]
 
 
