@@ -9,7 +9,7 @@ from lattice.mailbox import LEAD_MAILBOX
 from lattice.runs import member_conversation, run_conversation
 from lattice.team.names import SEPARATOR, clean_name, clean_tool_name, member_mailbox
 
-__all__ = ["CONVERSATIONS", "Directory", "TeamMemberDefinition", "conversation_of", "team_member"]
+__all__ = ["CONVERSATIONS", "Directory", "TeamMemberDefinition", "conversation_of", "conversation_policy", "team_member"]
 
 CONVERSATIONS = ("work_item", "run", "member")
 """Which history a member uses: a fresh one per work item, one per run, or one for ever."""
@@ -160,11 +160,16 @@ class Directory:
         return ", ".join([LEAD_MAILBOX, *self._by_key])
 
 
+def conversation_policy(member: TeamMemberDefinition) -> str:
+    """Return which history a member works in in a worker process."""
+    if member.conversation is not None:
+        return member.conversation
+    return "work_item" if callable(getattr(member.agent, "spawn", None)) else "run"
+
+
 def conversation_of(member: TeamMemberDefinition, run_id: str | None, message_id: str) -> str:
     """Return the conversation in which a member does a piece of work in a worker process."""
-    policy = member.conversation
-    if policy is None:
-        policy = "work_item" if callable(getattr(member.agent, "spawn", None)) else "run"
+    policy = conversation_policy(member)
     if policy == "member":
         return member_conversation(member.key)
     if policy == "run" and run_id is not None:

@@ -10,7 +10,7 @@ from lattice.events import TeamMessageEvent
 from lattice.mailbox import MessageStatus, TeamMessage, WorkItemRole
 from lattice.runs import WorkItem
 from lattice.team.actor import Actor, member_source
-from lattice.team.definition import TeamMemberDefinition
+from lattice.team.definition import TeamMemberDefinition, conversation_policy
 from lattice.team.delegation import DelegateRequest, DelegateResult
 from lattice.team.failures import AgentRuntimeFailure
 from lattice.team.grants import authorize_grants, grant_records
@@ -18,7 +18,7 @@ from lattice.team.names import clean_tool_name
 from lattice.tools.tool import UNSET, ToolDefinition
 from lattice.workspace.grants import WorkspaceGrant
 
-__all__ = ["TeamRuntime"]
+__all__ = ["TeamRuntime", "conversation_policy"]
 
 
 class TeamRuntime:
