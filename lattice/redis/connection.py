@@ -73,7 +73,7 @@ def open_redis(url: str) -> Redis:
     Raises:
         OptionError: the URL cannot be used.
     """
-    return Redis(connection_pool=_pool(ConnectionPool, url, AsyncRetry(NoBackoff(), 0)))
+    return Redis.from_pool(_pool(ConnectionPool, url, AsyncRetry(NoBackoff(), 0)))
 
 
 def open_blocking_redis(url: str) -> "blocking_redis.Redis":
@@ -82,7 +82,7 @@ def open_blocking_redis(url: str) -> "blocking_redis.Redis":
     Raises:
         OptionError: the URL cannot be used.
     """
-    return blocking_redis.Redis(connection_pool=_pool(blocking_redis.ConnectionPool, url, Retry(NoBackoff(), 0)))
+    return blocking_redis.Redis.from_pool(_pool(blocking_redis.ConnectionPool, url, Retry(NoBackoff(), 0)))
 
 
 def _pool(kind: Any, url: str, retry: Any) -> Any:
@@ -105,7 +105,7 @@ def patient_copy(redis: Redis) -> Redis:
     """Return a client of the same server for commands that block: each of its waits brings a limit of its own."""
     pool = redis.connection_pool
     arguments = {**pool.connection_kwargs, "socket_timeout": None}
-    return Redis(connection_pool=type(pool)(connection_class=pool.connection_class, **arguments))
+    return Redis.from_pool(type(pool)(connection_class=pool.connection_class, **arguments))
 
 
 async def check_server(redis: Redis, url: str) -> ServerFacts:

@@ -11,6 +11,6 @@ class RedisRunStore(MessageSteps, LeaseSteps, Waiting):
     """A ``RunStore`` on Redis, for any number of processes of one team.
 
     Belongs to one event loop. A command whose connection breaks is repeated, with pauses, for ``patience`` seconds;
-    then ``StoreUnreachableError`` (also a ``ConnectionError``) says that Redis is away. Blocking waits are not repeated,
-    they raise it at once.
+    then ``StoreUnreachableError`` (also a ``ConnectionError``) says that Redis is away. Blocking waits are
+    not repeated, they raise it at once.
     """
