@@ -75,9 +75,12 @@ class MailQueue:
         self.ready.append(message_id)
         self.bell.ring()
 
-    def give_back(self, message_id: str) -> None:
-        """Make a message claimable again, first in line."""
-        self.returned.appendleft(message_id)
+    def give_back(self, message_id: str, *, first: bool = True) -> None:
+        """Make a message claimable again before all new ones, and ``first`` before others that were given back."""
+        if first:
+            self.returned.appendleft(message_id)
+        else:
+            self.returned.append(message_id)
         self.bell.ring()
 
     def pop(self) -> str | None:

@@ -320,13 +320,13 @@ class MemoryRunStore:
             held.lease = None
             if isinstance(held, ItemState):
                 held.handed_back += 1
-                await self._reopen(held)
+                await self._reopen(held, first=True)
             return "returned"
 
-    async def _reopen(self, state: ItemState) -> None:
+    async def _reopen(self, state: ItemState, *, first: bool) -> None:
         state.lease = None
         await self._adapter.reopen(state.item.message.id)
-        self._work.queue(state.item.member).give_back(state.item.message.id)
+        self._work.queue(state.item.member).give_back(state.item.message.id, first=first)
 
     async def update_status(self, message_id: str, status: str) -> bool:
         """See ``RunStore.update_status``."""
@@ -336,6 +336,8 @@ class MemoryRunStore:
             if message is None or target not in ALLOWED_MOVES[message.status]:
                 return False
             state = self._work.items.get(message_id)
+            if state is not None and target is MessageStatus.PROCESSING:
+                state.ready = False
             if state is None or not state.open or not target.is_terminal:
                 return await self._adapter.update_status(message_id, target)
             holder = state.lease
@@ -409,7 +411,7 @@ class MemoryRunStore:
             return ExpiredLease("run", state.record.id, "run")
         message_id = state.item.message.id
         if state.attempt - state.handed_back < self.options.max_attempts:
-            await self._reopen(state)
+            await self._reopen(state, first=False)
             return ExpiredLease("message", message_id, "returned", state.attempt)
         reason = f"{state.attempt} workers were lost while they worked on it"
         metadata = {"status": "failed", "error": {"code": "worker_lost", "message": reason, "name": "WorkerLost"}}

@@ -187,7 +187,7 @@ class Work:
 
     async def report(self, state: ItemState, outcome: Outcome) -> None:
         """Write the message that closes a work item towards its sender."""
-        if outcome.report is None:
+        if outcome.report is None or outcome.status is MessageStatus.CANCELLED:
             return
         request = state.item.message
         report = await self.adapter.send(

@@ -262,12 +262,15 @@ end
 local function read_entry(mailbox)
   local read = {'XREADGROUP', 'GROUP', 'workers', 'worker', 'COUNT', 1, 'NOACK', 'STREAMS', mailbox, '>'}
   local reply = redis.pcall(unpack(read))
-  if reply and reply.err and string.find(reply.err, 'NOGROUP', 1, true) then
-    redis.call('XGROUP', 'CREATE', mailbox, 'workers', '0', 'MKSTREAM')
+  if reply and reply.err and redis.call('EXISTS', mailbox) == 0 then
+    return nil
+  end
+  if reply and reply.err and string.find(tostring(reply.err), 'NOGROUP', 1, true) then
+    redis.call('XGROUP', 'CREATE', mailbox, 'workers', '0')
     reply = redis.call(unpack(read))
   end
   if reply and reply.err then
-    error(reply.err)
+    error(tostring(reply.err))
   end
   return reply and reply[1] and reply[1][2][1]
 end

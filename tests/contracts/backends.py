@@ -1,0 +1,64 @@
+"""Run stores to test, and the two things that tests do to their clocks."""
+
+from lattice.memory.run_store import MemoryRunStore
+from lattice.redis.run_store import RedisRunStore
+from lattice.run_store import StoreOptions
+
+TEAM = "crew"
+
+
+class MemoryBackend:
+    """One process: every store of a test is the same one."""
+
+    durable = False
+
+    def __init__(self):
+        self.now = 1_000_000
+        self.one = None
+
+    def store(self, **limits):
+        if self.one is None:
+            self.one = MemoryRunStore(options=StoreOptions(**limits), clock=lambda: self.now, expire_leases=True)
+        return self.one
+
+    async def expire_leases(self):
+        self.now += 10 * 60_000
+
+    async def end_retention(self):
+        self.now += 8 * 24 * 3_600_000
+
+    async def close(self):
+        pass
+
+
+class RedisBackend:
+    """A server, real or not: each store is another process's view of it."""
+
+    durable = True
+
+    def __init__(self, client):
+        self.client = client
+        self.stores = []
+
+    def store(self, **limits):
+        self.stores.append(RedisRunStore(self.client, TEAM, StoreOptions(**limits)))
+        return self.stores[-1]
+
+    @property
+    def keys(self):
+        return self.stores[0].keys
+
+    async def expire_leases(self):
+        """As if a long time had passed; the order of the deadlines stays."""
+        await self._to_the_past(self.keys.leases)
+
+    async def end_retention(self):
+        await self._to_the_past(self.keys.retention)
+
+    async def _to_the_past(self, key):
+        for score, name in enumerate(await self.client.zrange(key, 0, -1), 1):
+            await self.client.zadd(key, {name: score})
+
+    async def close(self):
+        for store in self.stores:
+            await store.close()

@@ -1,0 +1,27 @@
+"""The back ends that each contract's suite runs over."""
+
+import fakeredis
+import pytest
+
+from lattice.redis.connection import open_redis
+from tests.contracts.backends import MemoryBackend, RedisBackend
+
+
+@pytest.fixture(params=["memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)])
+async def backend(request):
+    if request.param == "memory":
+        yield MemoryBackend()
+        return
+    if request.param == "redis":
+        client = open_redis(request.getfixturevalue("redis_url"))
+    else:
+        client = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(), protocol=2)
+    backend = RedisBackend(client)
+    yield backend
+    await backend.close()
+    await client.aclose()
+
+
+@pytest.fixture
+def store(backend):
+    return backend.store()
