@@ -67,6 +67,17 @@ def test_the_store_calls_each_script(path):
     assert re.search(rf"""["']{path.stem}["']""", sources)
 
 
+def test_what_scripts_share_is_the_same_in_all_of_them():
+    """Redis 6.2 has no functions to share: blocks between ``-- shared: NAME`` and ``-- end shared`` are copies."""
+    versions = {}
+    for path in SCRIPTS:
+        text = path.read_text(encoding="utf-8")
+        for name, block in re.findall(r"^-- shared: (\w+)\n(.*?)^-- end shared$", text, re.MULTILINE | re.DOTALL):
+            versions.setdefault(name, {}).setdefault(block, []).append(path.stem)
+    assert versions
+    assert {name: list(found.values()) for name, found in versions.items() if len(found) > 1} == {}
+
+
 def test_keys_are_put_together_in_one_module_only():
     """No other Python file spells the key prefix."""
     guilty = []
