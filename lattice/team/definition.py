@@ -9,7 +9,14 @@ from lattice.mailbox import LEAD_MAILBOX
 from lattice.runs import member_conversation, run_conversation
 from lattice.team.names import SEPARATOR, clean_name, clean_tool_name, member_mailbox
 
-__all__ = ["CONVERSATIONS", "Directory", "TeamMemberDefinition", "conversation_of", "conversation_policy", "team_member"]
+__all__ = [
+    "CONVERSATIONS",
+    "Directory",
+    "TeamMemberDefinition",
+    "conversation_of",
+    "conversation_policy",
+    "team_member",
+]
 
 CONVERSATIONS = ("work_item", "run", "member")
 """Which history a member uses: a fresh one per work item, one per run, or one for ever."""

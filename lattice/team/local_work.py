@@ -91,6 +91,11 @@ class LocalWork:
             if not run.signal.aborted and not run.is_interrupted:
                 started = True
                 await self._perform(handoff, job)
+        except Exception:
+            # The mailbox broke: the run is over, and nothing that was accepted may look as if somebody worked on it.
+            run.controller.abort()
+            started = False
+            raise
         finally:
             self._crew.leave(job)
             if not started:
