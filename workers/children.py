@@ -6,6 +6,7 @@ one, kills what drains for more than five seconds, and keeps a Python process fo
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from honcho.colour import get_colours
 from honcho.printer import Message, Printer
@@ -28,12 +29,18 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
-    """What to start; ``lasting`` children are started again when they end."""
+    """What to start; ``lasting`` children are started again when they end.
+
+    When this process is killed its children are to end too: our own commands notice it on their stdin, for
+    ``foreign`` programs the kernel is asked to tell them (Linux only).
+    """
 
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
     lasting: bool = True
+    foreign: bool = False
 
 
 def command_line(script: str, module: str) -> tuple[str, ...]:
@@ -47,8 +54,8 @@ def command_line(script: str, module: str) -> tuple[str, ...]:
 class LinePrinter:
     """Writes lines with the time and the name of the child that wrote them."""
 
-    def __init__(self, names: Sequence[str], output: Any = None) -> None:
-        self._printer = Printer(output if output is not None else sys.stderr, width=max(map(len, names), default=0))
+    def __init__(self, names: Sequence[str], output: TextIO) -> None:
+        self._printer = Printer(output, width=max(map(len, names), default=0))
         colours = get_colours()
         self._colours = {name: next(colours) for name in names}
 
@@ -133,11 +140,13 @@ class Children:
     async def _run(self, child: Child) -> int:
         process = await asyncio.create_subprocess_exec(
             *child.argv,
+            cwd=child.cwd,
             env={**os.environ, SUPERVISED: "1", **child.env},
             stdin=asyncio.subprocess.PIPE,  # closes when this process dies, however it dies
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is ours to pass on
+            preexec_fn=_end_with_parent if child.foreign else None,
         )
         self._running[child.name] = process
         if self._stopping:
@@ -149,6 +158,16 @@ class Children:
             return await process.wait()
         finally:
             self._running.pop(child.name, None)
+
+
+# Looked up before the fork: a forked child of a process with threads must not load anything.
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)
+_PARENT_DEATH_SIGNAL = 1
+
+
+def _end_with_parent() -> None:
+    if _prctl is not None:
+        _prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 async def _lines(stream: asyncio.StreamReader, longest: int = 65536) -> AsyncIterator[bytes]:

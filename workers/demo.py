@@ -3,8 +3,9 @@
 import asyncio
 import importlib.util
 import os
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from lattice.client import LatticeClient
 from lattice.errors import OptionError
 from workers.children import Children, LinePrinter
 from workers.connections import check_redis
-from workers.local_team import redis_url_for, start_team
+from workers.local_team import redis_url_for, start_team, team_processes
 from workers.options import LOGGING, with_settings
 from workers.process import EXIT_FAILED, EXIT_OK, StopRequest, run
 from workers.progress import describe
@@ -77,7 +78,9 @@ async def _demo(settings: Settings, folder: Path, bundled: Bundled, stop: StopRe
         async with redis_url_for(settings, Path(data)) as url:
             await check_redis(url)
             settings = replace(_quiet(settings), app=bundled.app, redis_url=url)
-            async with start_team(MEMBERS, settings, bundled.env) as (children, say):
+            # Not in the user's folder: its modules and its pyproject.toml are not the demo's.
+            wanted = team_processes(MEMBERS, settings, env=bundled.env, cwd=Path(data))
+            async with start_team(wanted, settings, sys.stderr) as (children, say):
                 return await _unless_stopped(_review(url, folder, say), stop, children)
 
 
@@ -100,7 +103,7 @@ async def _review(url: str, folder: Path, say: LinePrinter) -> int:
     return EXIT_FAILED
 
 
-async def _unless_stopped(work: Any, stop: StopRequest, children: Children) -> int:
+async def _unless_stopped(work: Coroutine[Any, Any, int], stop: StopRequest, children: Children) -> int:
     """Await ``work``; a signal, or a process that cannot start, ends it."""
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())

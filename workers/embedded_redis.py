@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import fcntl
 import importlib.util
+import logging
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -18,6 +20,8 @@ from lattice.errors import OptionError
 from workers.children import Child, Children
 
 __all__ = ["DATA_FOLDER", "EmbeddedRedis", "embedded_redis", "find_redis_server", "running_url"]
+
+_log = logging.getLogger("lattice.redis")
 
 DATA_FOLDER = ".lattice"
 OLDEST = (6, 2)
@@ -67,8 +71,8 @@ async def embedded_redis(folder: Path) -> AsyncIterator[EmbeddedRedis]:
     with _only_one(folder), _socket_folder() as sockets:
         await _stop_leftover(folder)
         server = EmbeddedRedis(url=_url(sockets / "redis.sock"), socket=sockets / "redis.sock", folder=folder)
-        children = Children(lambda _name, line: _log(folder, line))
-        children.start(Child(name="redis", argv=_argv(binary, server)))
+        children = Children(partial(_keep_line, folder))
+        children.start(Child(name="redis", argv=_argv(binary, server), foreign=True))
         try:
             await _wait_until_ready(server)
             (folder / "redis.url").write_text(server.url + "\n", "utf-8")
@@ -158,10 +162,12 @@ def _argv(binary: str, server: EmbeddedRedis) -> tuple[str, ...]:
     return (binary, *(part for name, value in options.items() for part in (f"--{name}", value)))
 
 
-def _log(folder: Path, line: str | bytes) -> None:
-    data = line if isinstance(line, bytes) else line.encode()
+def _keep_line(folder: Path, _name: str, line: str | bytes) -> None:
+    if isinstance(line, str):  # not by the server but about it
+        _log.warning("the embedded Redis %s", line)
+        line = line.encode()
     with (folder / "redis.log").open("ab") as log:
-        log.write(data + b"\n")
+        log.write(line + b"\n")
 
 
 async def _wait_until_ready(server: EmbeddedRedis) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 from lattice.errors import OptionError
 from lattice.team.definition import TeamMemberDefinition
@@ -33,33 +34,41 @@ async def redis_url_for(settings: Settings, folder: Path) -> AsyncIterator[str]:
         yield server.url
 
 
-def team_processes(members: tuple[str, ...], settings: Settings, env: Mapping[str, str]) -> list[Child]:
+def team_processes(
+    members: tuple[str, ...], settings: Settings, *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> list[Child]:
     """Return what runs for a team; every process is told the same settings."""
     # One port cannot be served by several processes, and each one's member is told on its command line.
-    told = {**replace(settings, member=None, health_port=None, metrics_port=None).to_environment(), **env}
-    coordinator = Child(name=COORDINATOR, argv=command_line("lattice-coordinator", "workers.coordinator"), env=told)
+    same = replace(settings, member=None, health_port=None, metrics_port=None)
+    told = {**same.to_environment(), **(env or {})}
+    coordinator = command_line("lattice-coordinator", "workers.coordinator")
     worker = command_line("lattice-worker", "workers.member")
-    return [coordinator, *(Child(name=name, argv=(*worker, "--member", name), env=told) for name in members)]
+    return [
+        Child(name=COORDINATOR, argv=coordinator, env=told, cwd=cwd),
+        *(Child(name=name, argv=(*worker, "--member", name), env=told, cwd=cwd) for name in members),
+    ]
 
 
 @asynccontextmanager
 async def start_team(
-    members: tuple[str, ...], settings: Settings, env: Mapping[str, str] | None = None
+    wanted: list[Child], settings: Settings, output: TextIO
 ) -> AsyncIterator[tuple[Children, LinePrinter]]:
-    """Run the processes of a team until the block ends, then drain them; an interrupted block kills them."""
-    wanted = team_processes(members, settings, env or {})
-    say = LinePrinter(["lattice", *(child.name for child in wanted)])
+    """Run the processes of a team until the block ends, then drain them; an interrupted block kills them.
+
+    What they say goes to ``output``, each line with the name of its process.
+    """
+    say = LinePrinter(["lattice", *(child.name for child in wanted)], output)
     children = Children(say)
     try:
         for child in wanted:
             children.start(child)
         yield children, say
+        if not await children.stop(within=settings.drain_timeout + GRACE):
+            say("lattice", "some processes did not drain in time and were killed")
     except BaseException:
         children.kill()
         await children.stop(within=GRACE)
         raise
-    if not await children.stop(within=settings.drain_timeout + GRACE):
-        say("lattice", "some processes did not drain in time and were killed")
 
 
 def member_names(team: Team) -> tuple[str, ...]:

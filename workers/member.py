@@ -7,9 +7,8 @@ from functools import partial
 
 import click
 
-from lattice.team.definition import TeamMemberDefinition
+from lattice.team.definition import TeamMemberDefinition, conversation_policy
 from lattice.team.host import Host
-from lattice.team.runtime import conversation_policy
 from lattice.team.team import Team
 from lattice.team.worker import MemberWorker
 from workers.apps import load_app

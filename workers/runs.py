@@ -142,7 +142,7 @@ def _facts(record: RunRecord) -> dict[str, object]:
         "status": record.status,
         "task": one_line(task_text(record.task)),
         "age": age(record.created_at),
-        "took": f"{(record.finished_at - record.created_at) / 1000:.1f}s" if record.finished_at else None,
+        "took": f"{(record.finished_at - record.created_at) / 1000:.2f}s" if record.finished_at else None,
         "rounds": record.round,
         "owner": record.owner,
         "usage": ", ".join(f"{name} {count:,}" for name, count in usage.items()) if usage else None,

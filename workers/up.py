@@ -1,6 +1,7 @@
 """``lattice up``: everything for one team on this machine, supervised, until Ctrl-C."""
 
 import asyncio
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from workers.apps import LoadedApp, load_app
 from workers.children import Children, LinePrinter
 from workers.connections import check_redis, client_of
 from workers.embedded_redis import DATA_FOLDER
-from workers.local_team import member_names, redis_url_for, start_team
+from workers.local_team import member_names, redis_url_for, start_team, team_processes
 from workers.logs import hide_passwords
 from workers.options import LOGGING, TEAM, with_settings
 from workers.process import EXIT_OK, StopRequest, run
@@ -37,9 +38,9 @@ def up(settings: Settings) -> int:
 async def _up(app: LoadedApp, settings: Settings, stop: StopRequest) -> int:
     async with redis_url_for(settings, Path.cwd() / DATA_FOLDER) as url:
         await check_redis(url)
-        settings = replace(settings, app=app.app, redis_url=url)
+        settings = replace(settings, app=app.app, redis_url=url, log_format=_format(settings))
         members = member_names(app.team)
-        async with start_team(members, settings) as (children, say):
+        async with start_team(team_processes(members, settings), settings, sys.stdout) as (children, say):
             _introduce(say, app.team.name, members, url)
             announcing = asyncio.create_task(_announce(say, app.team.name, 1 + len(members), settings))
             try:
@@ -48,6 +49,11 @@ async def _up(app: LoadedApp, settings: Settings, stop: StopRequest) -> int:
                 announcing.cancel()
             say("lattice", "stopping; Ctrl-C again stops at once")
         return children.exit_code if children.exit_code is not None else EXIT_OK
+
+
+def _format(settings: Settings) -> str | None:
+    """The processes write into a pipe; what they write is for whoever looks at ours."""
+    return settings.log_format or ("console" if sys.stdout.isatty() else None)
 
 
 def _introduce(say: LinePrinter, team: str, members: tuple[str, ...], url: str) -> None:

@@ -176,14 +176,14 @@ def look_at(path, number):
 
 
 def risky(call):
-    """Findings in code files, the worst first: path, line number, line, risk."""
+    """Findings, the worst first and those in tests last: path, line number, line, risk."""
     found = []
     for path, number, line in hits(call):
         risk = next((name for name, pattern in RISKS.items() if re.search(pattern, line)), None)
         if risk is not None:
             found.append((path, number, line, risk))
     order = list(RISKS)
-    return sorted(found, key=lambda one: (order.index(one[3]), one[0], one[1]))
+    return sorted(found, key=lambda one: (in_tests(one[0]), order.index(one[3]), one[0], one[1]))
 
 
 def risks(call, found, seen):
@@ -204,38 +204,45 @@ def auditor_rules(_prompt, calls):
     if not calls:
         return turn(
             tool_use("Glob", {"pattern": f"**/{CODE_FILES}"}),
+            tool_use("Glob", {"pattern": "**/{test_*,*[._]test.*,*[._]tests.*,*[._]spec.*,__tests__/**}"}),
             tool_use("Grep", {"pattern": TEST_START, "include": CODE_FILES}),
             tool_use("Grep", {"pattern": CHECK, "include": "*{test,Test,spec}*"}),
         )
-    return text("\n".join(audit(*calls[:3])))
+    return text("\n".join(audit(*calls[:4])))
 
 
-def audit(everything, starts, checks):
+def audit(everything, named, starts, checks):
     code = listed(everything)
-    tests = {name for name in code if is_test(name)}
+    tests = {name for name in listed(named) if is_test(name)}
     begun = [path for path, _number, _line in hits(starts) if path in tests]
     checked = {path for path, _number, _line in hits(checks)}
-    about = {subject(name) for name in tests}
-    untested = [name for name in code if name not in tests and PurePosixPath(name).stem not in about | {"__init__"}]
+    about = {subject(name) for name in tests} | {"__init__"}
+    untested = [name for name in code if name not in tests and PurePosixPath(name).stem not in about]
     empty = [] if broken_off(checks) else sorted(set(begun) - checked)
     lines = [
         HEADINGS["test_auditor"],
-        *failures([everything, starts, checks]),
-        f"Test files: {len(tests):,} with {len(begun):,} tests; code files: {len(code) - len(tests):,}.",
+        *failures([everything, named, starts, checks]),
+        f"Test files: {len(tests):,} with {len(begun):,} tests; code files: {counted(everything) - len(tests):,}.",
         f"Code files without a test file of their name: {len(untested):,}.",
         *(f"- {name}" for name in untested[:6]),
     ]
     if empty:
         lines.append(f"Test files that check nothing: {len(empty)}, for instance {empty[0]}.")
     if unlisted(everything) or broken_off(starts):
-        lines.append(f"These are the first {len(code):,} of {counted(everything):,} code files.")
+        lines.append(f"That was looked at in the first {len(code):,} code files.")
     return [*lines, f"Summary: {len(begun):,} tests; {len(untested):,} code files have no test of their name."]
 
 
 def is_test(name):
     path = PurePosixPath(name)
+    if path.suffix.lower() not in CODE:
+        return False
     stem = path.name.lower()
     return stem.startswith("test_") or bool(re.search(r"[._](?:test|spec)s?\.\w+$", stem)) or "__tests__" in path.parts
+
+
+def in_tests(name):
+    return is_test(name) or any(part.lower() in ("test", "tests") for part in PurePosixPath(name).parts)
 
 
 def subject(name):

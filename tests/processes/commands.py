@@ -101,15 +101,23 @@ class Commands:
 
 
 def processes_with(text):
-    """Return the ids of live processes whose environment or command line holds a text."""
-    needle = os.fsencode(text)
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if needle in told:
-                found.append(int(entry.name))
-    return found
+    """Return the ids of live processes whose environment, command line or folder holds a text."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _holds(entry, text)]
+
+
+def _holds(entry, text):
+    try:
+        if (entry / "stat").read_bytes().rsplit(b")", 1)[1].split()[0] == b"Z" or int(entry.name) == os.getpid():
+            return False
+        told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes() + bytes((entry / "cwd").readlink())
+    except OSError:
+        return False
+    return os.fsencode(text) in told
+
+
+def command_line_of(pid):
+    """Return the words of a process, each closed by a NUL; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return ""

@@ -68,21 +68,21 @@ from workers.embedded_redis import embedded_redis
 
 async def main():
     async with embedded_redis(Path(sys.argv[1])) as server:
+        print(server.url, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
 """
 
 
-async def test_a_server_whose_command_was_killed_is_replaced(folder):
-    killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", KILLED, str(folder)], timeout=30)
+async def test_a_server_whose_command_was_killed_is_gone_when_the_next_one_runs(folder):
+    command = [sys.executable, "-c", KILLED, str(folder)]
+    killed = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE, text=True, timeout=30)
     assert killed.returncode == -9
-    orphan = running_url(folder)
-    assert orphan is not None
     async with embedded_redis(folder) as server:
-        assert server.url != orphan
+        assert server.url != killed.stdout.strip()
         with pytest.raises(RedisConnectionError):
-            await ask(orphan, "PING")
+            await ask(killed.stdout.strip(), "PING")
 
 
 def test_the_shipped_binary_is_used_when_path_has_none(monkeypatch, tmp_path):
