@@ -1,0 +1,1 @@
+"""A team's mailboxes in SQLite."""

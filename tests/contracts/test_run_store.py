@@ -855,5 +855,3 @@ async def test_a_members_lasting_conversation_outlives_its_runs(store, backend):
     state = await store.load("member/backend")
     assert state.messages == (b"1",)
     assert state.entered == frozenset()
-
-

@@ -1,0 +1,116 @@
+"""Waiting for the ends of many runs on one connection."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from lattice.redis.connection import patient_copy
+from lattice.redis.keys import Keys
+from lattice.run_store import RUN_ENDED
+
+__all__ = ["RunEnds"]
+
+_BLOCK_MS = 5_000
+_MARGIN = 10.0
+"""Seconds that a server may take to answer beyond the wait that it was asked for."""
+
+_MARK = f'"{RUN_ENDED}"'.encode()
+_PACE, _LONGEST_PACE = 0.0001, 0.05
+"""Seconds between two reads for each run that is waited for: with many of them, many events share a read."""
+
+
+class RunEnds:
+    """Reads the event streams of all runs that somebody waits for, in one blocking command."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis: Any = redis
+        self._waiter: Any = patient_copy(redis)
+        self._keys = keys
+        self._offsets: dict[bytes, bytes] = {}
+        self._waiting: dict[bytes, list[asyncio.Future[None]]] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self._reading: Mapping[bytes, bytes] = {}
+        self._blocked: int | None = None
+        self._nudge = asyncio.Lock()
+
+    async def wait(self, run_id: str, after: bytes, timeout: float) -> None:
+        """Return when a run's last event is written after an offset, or after ``timeout`` seconds.
+
+        Raises:
+            RedisError: the connection broke; the caller looks and asks again.
+        """
+        stream = self._keys.events(run_id).encode()
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(stream, []).append(future)
+        self._offsets[stream] = min(after, self._offsets.get(stream, after), key=_order)
+        try:
+            await self._read_on(stream)
+            await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            return
+        finally:
+            self._forget(stream, future)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        await self._waiter.aclose()
+
+    def _forget(self, stream: bytes, future: "asyncio.Future[None]") -> None:
+        waiting = self._waiting.get(stream, [])
+        if future in waiting:
+            waiting.remove(future)
+        if not waiting:
+            self._waiting.pop(stream, None)
+            self._offsets.pop(stream, None)
+
+    async def _read_on(self, stream: bytes) -> None:
+        """Make sure that a read is under way, or comes next, that knows of this run."""
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.get_running_loop().create_task(self._read(), name="lattice-run-ends")
+            return
+        async with self._nudge:
+            # The server answers 0 while the read is still on its way to it.
+            while self._blocked is not None and stream not in self._reading:
+                await self._redis.client_unblock(self._blocked)
+                await asyncio.sleep(_PACE)
+
+    async def _read(self) -> None:
+        try:
+            client_id = await self._waiter.client_id()
+            while self._offsets:
+                self._reading, self._blocked = dict(self._offsets), client_id
+                async with asyncio.timeout(_BLOCK_MS / 1000 + _MARGIN):
+                    found = await self._waiter.xread(self._reading, block=_BLOCK_MS)
+                self._blocked = None
+                self._take(dict(found))
+                await asyncio.sleep(min(len(self._offsets) * _PACE, _LONGEST_PACE))
+        except (RedisError, OSError) as error:
+            self._fail(error)
+        finally:
+            self._blocked = None
+
+    def _take(self, found: Mapping[bytes, list[tuple[bytes, dict[bytes, bytes]]]]) -> None:
+        for stream, entries in found.items():
+            if stream in self._offsets:
+                self._offsets[stream] = entries[-1][0]
+            if any(_MARK in fields.get(b"event", b"") for _offset, fields in entries):
+                for future in self._waiting.get(stream, []):
+                    if not future.done():
+                        future.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        for futures in self._waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+
+
+def _order(offset: bytes) -> tuple[int, int]:
+    time, _, number = offset.partition(b"-")
+    return int(time), int(number or 0)
