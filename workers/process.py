@@ -34,7 +34,7 @@ BEFORE_START = (OptionError, AppError, SizeLimitError, StoreError)
 SUPERVISED = "LATTICE_SUPERVISED"
 """Set for a child whose stdin its supervisor holds open: when that closes, the supervisor is dead."""
 
-GRACE = 2.0
+GRACE = 1.0
 """Seconds that cleaning up may take after the second signal, or after the end of the main coroutine."""
 
 
@@ -59,7 +59,7 @@ def run(main: Callable[[StopRequest], Coroutine[Any, Any, int]]) -> int:
     """Run a main coroutine to its exit code.
 
     The first SIGTERM or SIGINT sets ``draining``; the second one cancels the coroutine, and the process exits with 128
-    plus the signal number after two seconds at most, whatever still runs in threads.
+    plus the signal number after one second at most, whatever still runs in threads.
     """
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         code = runner.run(_guarded(main))
