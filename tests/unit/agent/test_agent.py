@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from lattice import ConcurrentQueryError, StoreError
+from lattice import ConcurrentQueryError, LatticeError, StoreError
 from lattice.testing import turn
 from tests.unit.agent.support import ListStore, agent_of, events_of, other_tasks, until
 
@@ -156,6 +156,7 @@ async def test_replace_history():
 
 
 async def test_no_query_starts_while_the_history_is_replaced():
+    """W-30"""
     started, release = asyncio.Event(), asyncio.Event()
 
     class Slow(ListStore):
@@ -176,6 +177,7 @@ async def test_no_query_starts_while_the_history_is_replaced():
 
 
 async def test_an_unanswered_prompt_can_be_taken_back():
+    """W-42"""
     store = ListStore()
     agent, model = agent_of([RuntimeError("no"), "yes"], history_store=store)
     await agent.prompt("a")
@@ -184,6 +186,19 @@ async def test_an_unanswered_prompt_can_be_taken_back():
     await agent.prompt("b")
     assert [message["content"] for message in model.requests[1].messages] == ["b"]
     assert store.messages == await agent.get_history()
+
+
+async def test_a_prompt_never_returns_nothing(monkeypatch):
+    """agent:LOOP-16"""
+
+    async def without_result(_run):
+        return
+        yield
+
+    monkeypatch.setattr("lattice.agent.run.Run.events", without_result)
+    agent, _ = agent_of(["x"])
+    with pytest.raises(LatticeError, match="completed without a result message"):
+        await agent.prompt("go")
 
 
 async def test_interrupt_after_the_last_response_says_no():

@@ -188,6 +188,7 @@ async def test_recovery_happens_once():
 
 
 async def test_without_compaction_an_overflow_is_an_error():
+    """agent:COMP-23"""
     agent, _ = agent_of([turn(tool_use("echo"), stop_reason=OVERFLOW)], tools=[echo_tool()])
     result = await agent.prompt("go")
     assert (result.subtype, result.error.code, result.stop_reason) == ("error", OVERFLOW, OVERFLOW)
@@ -269,6 +270,7 @@ async def test_thinking_is_kept_byte_for_byte_or_not_at_all():
 
 @pytest.mark.parametrize("how", ["abort", "interrupt"])
 async def test_a_summary_can_be_cut_short(how):
+    """agent:INT-09 W-08"""
     asked, controller = asyncio.Event(), AbortController()
 
     async def summary(_request):
@@ -288,6 +290,8 @@ async def test_a_summary_can_be_cut_short(how):
 
 
 async def test_a_hanging_summary_is_bounded_by_the_request_deadline():
+    """agent:COMP-09 agent:TIME-04 W-08"""
+
     async def summary(_request):
         await asyncio.Event().wait()
 
@@ -314,7 +318,7 @@ async def test_a_hanging_summary_is_bounded_by_the_request_deadline():
     ],
 )
 def test_what_counts_as_an_overflow(error, overflow):
-    """agent:COMP-18"""
+    """W-11 agent:COMP-18"""
     assert is_overflow(error) is overflow
 
 

@@ -67,16 +67,19 @@ async def test_on_tool_result_replaces_the_block_everywhere():
 
 @pytest.mark.parametrize("name", ["on_model_request", "on_tool_result"])
 async def test_a_failing_hook_leaves_the_query(name):
-    """agent:HOOK-10, agent:ERR-05"""
+    """agent:ERR-06 agent:HOOK-10, agent:ERR-05"""
 
     def hook(_context):
         raise LookupError("redaction failed")
 
-    agent, _ = agent_of([turn(tool_use("echo"), tool_use("echo"))], tools=[echo_tool()], hooks={name: hook})
+    calls = [turn(tool_use("echo"), tool_use("echo"))] * 2
+    agent, _ = agent_of(calls, tools=[echo_tool()], hooks={name: hook})
     with pytest.raises(LookupError, match="redaction failed"):
         await agent.prompt("go")
     assert problems_of(await agent.get_history()) == []
     assert other_tasks() == []
+    with pytest.raises(LookupError, match="redaction failed"):
+        await agent.prompt("the agent is free, and fails in the same way")
 
 
 async def test_a_hook_that_returns_nonsense_is_a_failing_hook():

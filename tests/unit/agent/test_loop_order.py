@@ -302,7 +302,7 @@ async def test_blocks_and_stop_reasons_of_later_providers_are_kept():
 
 
 async def test_slow_consumers_lose_no_stream_event():
-    """agent:EVT-13"""
+    """agent:EVT-12 agent:EVT-13"""
 
     async def create_message(request):
         for number in range(500):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lattice import OptionError, create_agent, create_bare_agent, define_agent, skill, tool
+from lattice import Agent, APIError, OptionError, create_agent, create_bare_agent, define_agent, skill, tool
 from lattice.agent.options import AGENT_OPTIONS, QUERY_OPTIONS, read_agent_options
 from lattice.testing import ScriptedModel
 from tests.unit.agent.support import ANY, agent_of, echo_tool
@@ -76,12 +76,13 @@ def test_defaults():
     ],
 )
 def test_values_that_cannot_be_used_are_refused_before_anything_starts(options, text):
-    """agent:OPT-15"""
+    """agent:OPT-09 agent:OPT-14 agent:OPT-16 agent:OPT-17 W-02 agent:OPT-15"""
     with pytest.raises(OptionError, match=text):
         create_bare_agent(model="m", **options)
 
 
 def test_none_is_not_given():
+    """agent:OPT-13 W-02"""
     nothing = dict.fromkeys(AGENT_OPTIONS) | {"model": "m"}
     assert read_agent_options(nothing).options == {"model": "m"}
     for name in ("max_turns", "max_tokens", "concurrency", "compaction", "hooks", "skills"):
@@ -96,6 +97,7 @@ def test_bare_agents_take_no_workspace_but_do_not_mind_it():
 
 
 def test_a_refused_agent_leaves_no_directory(tmp_path):
+    """agent:OPT-18 W-23"""
     with pytest.raises(OptionError):
         create_agent(model="m", workspace=str(tmp_path / "made"), tool_concurrency={"mode": "fast"})
     with pytest.raises(OptionError):
@@ -121,6 +123,26 @@ def test_the_public_face_of_an_agent():
         _ = agent.options.bogus
 
 
+def test_agents_come_from_the_factories():
+    """agent:OPT-22"""
+    with pytest.raises(TypeError):
+        Agent(model="m")
+    made = [create_agent(model="m", workspace=False), create_bare_agent(model="m")]
+    made.append(define_agent(model="m", workspace=False).spawn())
+    assert all(type(agent) is Agent for agent in made)
+
+
+async def test_a_missing_key_is_found_by_the_first_request(monkeypatch, tmp_path):
+    """agent:OPT-20"""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))
+    agent = create_bare_agent(model="m", base_url="http://127.0.0.1:1")
+    result = await agent.prompt("go")
+    assert (result.subtype, type(result.error), result.num_turns) == ("error", APIError, 1)
+    assert "ANTHROPIC_API_KEY" in str(result.error)
+
+
 def test_a_key_is_not_shown():
     agent = create_bare_agent(model="m", api_key="secret")
     assert "secret" not in repr(agent.options)
@@ -141,6 +163,7 @@ def test_a_key_is_not_shown():
     ],
 )
 async def test_bad_query_options(options, text):
+    """agent:OPT-09 agent:OPT-17"""
     agent, model = agent_of(["x"])
     with pytest.raises(OptionError, match=text):
         await agent.prompt("go", **options)
@@ -164,6 +187,7 @@ def test_documented_query_options_exist():
 
 
 def test_tools_share_no_name():
+    """agent:WS-09 agent:WS-10 W-21"""
     with pytest.raises(OptionError, match='two tools are named "echo"'):
         agent_of(["x"], tools=[echo_tool(), echo_tool()])
     agent, _ = agent_of(["x"], tools=[echo_tool()])

@@ -222,6 +222,8 @@ async def test_abort_and_timeout_errors_of_a_client_keep_their_meaning(raised, s
 
 @pytest.mark.parametrize("reply", [None, "text", {"role": "user", "content": []}, {"content": 3}, {"content": [{}]}])
 async def test_malformed_answers_end_with_an_error(reply):
+    """agent:LOOP-20"""
+
     async def create_message(_request):
         return reply
 
@@ -232,6 +234,8 @@ async def test_malformed_answers_end_with_an_error(reply):
 
 
 async def test_a_client_that_raises_at_once_or_cancels_itself_ends_with_an_error():
+    """agent:LOOP-20"""
+
     def at_once(_request):
         raise ValueError("not even a coroutine")
 
@@ -287,7 +291,7 @@ async def test_text_cut_at_max_tokens_is_a_success():
 
 
 async def test_truncated_calls_are_not_run():
-    """agent:TRUNC-01"""
+    """agent:TRUNC-05 agent:TRUNC-01"""
     ran = []
     spy = tool("spy", "Spies.", ANY, lambda value: ran.append(value) or "x")
     agent, _ = agent_of([turn(tool_use("spy"), tool_use("spy"), stop_reason="max_tokens"), "ok"], tools=[spy])
@@ -551,6 +555,8 @@ async def test_submission_must_be_alone():
 
 
 async def test_another_tool_cannot_end_a_run_with_an_output_schema():
+    """agent:OUT-12"""
+
     async def finish(_value):
         return {"content": "bye", "end_turn": True, "structured_result": 3}
 

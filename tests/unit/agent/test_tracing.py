@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lattice import create_composite_context_tracer, define_context_tracer, tool
+from lattice import APIError, create_composite_context_tracer, define_context_tracer, tool
 from lattice.testing import tool_use, turn
 from tests.unit.agent.support import ANY, RecordingTracer, agent_of, echo_tool
 
@@ -124,7 +124,7 @@ async def test_data():
 
 
 async def test_the_result_row():
-    """agent:TRACE-18"""
+    """W-33 agent:TRACE-18"""
     tracer = RecordingTracer()
 
     async def finish(_value):
@@ -201,9 +201,28 @@ async def test_flush_comes_before_the_result():
 
 
 async def test_a_hanging_flush_of_a_tolerant_tracer_does_not_hold_the_result(monkeypatch):
+    """agent:LOOP-12 agent:TRACE-22 W-31"""
     monkeypatch.setattr("lattice.agent.tracing.FLUSH_SECONDS", 0.01)
     agent, _ = agent_of(["hi"], tracer={"on_event": lambda event: None, "flush": lambda: asyncio.Event().wait()})
     assert (await agent.prompt("a")).result == "hi"
+
+
+async def test_failures_of_a_lone_agent_are_rows_of_the_usual_types():
+    """agent:TRACE-19"""
+
+    async def boom(_value):
+        raise RuntimeError("boom")
+
+    tracer = RecordingTracer()
+    agent, _ = agent_of(
+        [turn(tool_use("boom")), APIError("down", status=500)],
+        tools=[tool("boom", "Breaks.", ANY, boom)],
+        tracer=tracer,
+    )
+    assert (await agent.prompt("a")).subtype == "error"
+    assert "error" in tracer.data("tool_result")[0]
+    assert tracer.data("result")[0]["is_error"] is True
+    assert {"error", "team_message"}.isdisjoint(tracer.types())
 
 
 async def test_slow_tracers_slow_the_agent():

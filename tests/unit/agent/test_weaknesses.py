@@ -88,6 +88,7 @@ async def test_w04_giving_up_stops_model_and_tools():
 
 
 async def test_w05_a_timeout_fires_the_signal_and_stops_the_call():
+    """agent:TIME-03"""
     seen = []
 
     class Model:
@@ -123,6 +124,7 @@ async def test_w05_a_client_that_refuses_to_stop_is_left_behind(monkeypatch, cap
 
 
 async def test_w06_chats_of_one_turn_compact_and_cached_tokens_count():
+    """agent:COMP-03 agent:COMP-04"""
     cached = {"input_tokens": 3, "output_tokens": 1, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 50}
 
     def reply(request):
@@ -136,6 +138,7 @@ async def test_w06_chats_of_one_turn_compact_and_cached_tokens_count():
 
 
 async def test_w06_a_loaded_conversation_compacts_in_its_first_turn():
+    """agent:COMP-04 agent:COMP-05"""
     big = {"input_tokens": 5000, "output_tokens": 1}
     stored = [
         {"role": "user", "content": "a"},
@@ -151,6 +154,7 @@ async def test_w06_a_loaded_conversation_compacts_in_its_first_turn():
 
 
 async def test_w07_a_failing_summary_does_not_kill_a_healthy_run():
+    """agent:COMP-16"""
     big = {"input_tokens": 5000, "output_tokens": 1}
     agent, _ = agent_of(
         [turn(tool_use("echo"), usage=big), RuntimeError("no summary"), "done"],
@@ -161,6 +165,7 @@ async def test_w07_a_failing_summary_does_not_kill_a_healthy_run():
 
 
 async def test_w08_summary_requests_are_traced_and_go_through_the_hook():
+    """agent:HOOK-12 agent:COMP-09"""
     tracer, purposes = RecordingTracer(), []
     big = {"input_tokens": 5000, "output_tokens": 1}
 
@@ -183,6 +188,7 @@ async def test_w08_summary_requests_are_traced_and_go_through_the_hook():
 
 
 async def test_w09_summary_requests_have_no_tool_blocks_and_alternate():
+    """agent:COMP-09 agent:COMP-12"""
     big = {"input_tokens": 5000, "output_tokens": 1}
     agent, model = agent_of(
         [turn(tool_use("echo")), turn(tool_use("echo"), usage=big), "SUMMARY", "done"],
@@ -196,6 +202,7 @@ async def test_w09_summary_requests_have_no_tool_blocks_and_alternate():
 
 
 async def test_w10_an_overflowed_response_is_neither_run_nor_stored():
+    """agent:COMP-23"""
     ran = []
     spy = tool("spy", "Spies.", ANY, lambda value: ran.append(1) or "x")
     agent, _ = agent_of([turn(tool_use("spy"), stop_reason="model_context_window_exceeded")], tools=[spy])
@@ -216,6 +223,7 @@ async def test_w11_a_rate_limit_that_speaks_of_tokens_is_no_overflow():
 
 
 async def test_w12_a_late_interrupt_does_not_promise_what_never_comes():
+    """agent:INT-07"""
     agent, _ = agent_of(["final"])
     async for event in agent.query("go", stream=False):
         if event.type == "assistant":
@@ -247,6 +255,7 @@ async def test_w13_abort_and_interrupt_reach_a_running_command(how, tmp_path):
 
 
 async def test_w13_an_interrupt_is_offered_to_tools_but_ends_no_batch():
+    """agent:INT-05"""
     started = asyncio.Event()
 
     async def patient(_value, context):
@@ -295,6 +304,8 @@ async def test_w25_a_hook_that_heals_a_result_heals_the_event_and_the_pairing():
 
 
 async def test_w26_nobody_who_is_handed_a_message_can_change_the_conversation():
+    """agent:HOOK-08 agent:TRACE-25"""
+
     class Vandal(ScriptedModel):
         async def create_message(self, request):
             for message in request.messages:

@@ -98,6 +98,7 @@ async def test_a_failing_handler_is_told_to_the_model():
 )
 @pytest.mark.parametrize("signalled", [False, True])
 async def test_whatever_a_handler_raises_stays_its_own(error, told, signalled):
+    """agent:EXEC-07"""
     outcome = await run(raising(error), signal=AbortController().signal if signalled else None)
     assert outcome.results[0]["content"] == f"Tool t failed: {told}"
     assert outcome.failure is None
