@@ -13,6 +13,7 @@ from lattice.ids import derive_id, new_id
 from lattice.mailbox import TeamMessage
 from lattice.redis.connection import check_server, open_blocking_redis, open_redis
 from lattice.redis.keys import Keys
+from lattice.redis.run_ends import RunEnds
 from lattice.redis.run_store import RedisRunStore
 from lattice.rq.backoff import Backoff
 from lattice.rq.queue import queue_of
@@ -29,7 +30,12 @@ COORDINATOR = "coordinator"
 _RETRY_LOOK = 1.0
 """Seconds between two looks at a failed run that RQ is to try again: it may be days until then."""
 
-_ENDED_MARK = f'"{RUN_ENDED}"'.encode()
+_LOOK_AGAIN = 30.0
+"""Seconds after which a waiter looks at the run itself."""
+
+_AT_ONCE = 16
+"""Commands of one client that are under way at once, each on a connection of its own."""
+
 _SLICE_MS = 5_000
 """Milliseconds of one blocking read; a longer wait is many of them."""
 
@@ -57,6 +63,8 @@ class LatticeClient:
         self._client: Any = self._redis
         await check_server(self._redis, self.redis_url)
         self._store = RedisRunStore(self._redis, self.team, self.options)
+        self._ends = RunEnds(self._redis, self._keys)
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._blocking = open_blocking_redis(self.redis_url)
         self._queue = queue_of(self.team, self._blocking)
         return self
@@ -65,8 +73,9 @@ class LatticeClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Disconnect."""
+        await self._ends.close()
         await self._store.close()
-        await self._client.aclose(close_connection_pool=True)
+        await self._redis.aclose()
         self._blocking.close()
 
     @property
@@ -126,7 +135,8 @@ class LatticeClient:
             options={**(options or {}), **({"retry": retry} if retry else {})},
             traceparent=traceparent,
         )
-        await self._start(run, submission, taken=id is not None)
+        async with self._at_once:
+            await self._start(run, submission, taken=id is not None)
         return run_id
 
     async def _start(self, run: RunRecord, submission: Submission, *, taken: bool) -> None:
@@ -249,19 +259,12 @@ class LatticeClient:
             if run.status.is_terminal:
                 await asyncio.sleep(_RETRY_LOOK)
             else:
-                await self._patiently(partial(self._wait_for_end, run_id, tip))
+                await self._patiently(partial(self._ends.wait, run_id, tip, _LOOK_AGAIN))
 
     async def _last_event(self, run_id: str) -> bytes:
-        found = await self._client.xrevrange(self._keys.events(run_id), count=1)
+        async with self._at_once:
+            found = await self._client.xrevrange(self._keys.events(run_id), count=1)
         return found[0][0] if found else b"0"
-
-    async def _wait_for_end(self, run_id: str, after: bytes) -> None:
-        """Return when the run's last event is written, or after a slice of time; reads no deltas and asks for none."""
-        while found := await self._client.xread({self._keys.events(run_id): after}, block=_SLICE_MS):
-            ((_stream, entries),) = found.items() if isinstance(found, dict) else found
-            if any(_ENDED_MARK in fields.get(b"event", b"") for _id, fields in entries):
-                return
-            after = entries[-1][0]
 
     async def _is_final(self, run: RunRecord) -> bool:
         """Whether a run has ended and RQ will not try it again."""

@@ -73,7 +73,7 @@ async def _open_parts(team: Team, settings: Settings, url: str, process_id: str)
         store = await stack.enter_async_context(store_of(settings, team.key))
         redis, blocking = open_redis(url), open_blocking_redis(url)
         stack.callback(blocking.close)
-        stack.push_async_callback(redis.aclose, close_connection_pool=True)
+        stack.push_async_callback(redis.aclose)
         # The thread that renews leases has an event loop of its own, and so a connection of its own.
         opener = partial(unchecked_store, settings, team.key)
         host = Host(store, process_id=process_id, lease_ms=settings.lease_ms, open_store=opener)

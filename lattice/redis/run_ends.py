@@ -36,8 +36,8 @@ class RunEnds:
         self._blocked: int | None = None
         self._nudge = asyncio.Lock()
 
-    async def wait(self, run_id: str, after: bytes, timeout: float) -> None:
-        """Return when a run's last event is written after an offset, or after ``timeout`` seconds.
+    async def wait(self, run_id: str, after: bytes, within: float) -> None:
+        """Return when a run's last event is written after an offset, or after ``within`` seconds.
 
         Raises:
             RedisError: the connection broke; the caller looks and asks again.
@@ -48,7 +48,7 @@ class RunEnds:
         self._offsets[stream] = min(after, self._offsets.get(stream, after), key=_order)
         try:
             await self._read_on(stream)
-            await asyncio.wait_for(future, timeout)
+            await asyncio.wait_for(future, within)
         except TimeoutError:
             return
         finally:

@@ -4,12 +4,14 @@ RQ's own objects write into an asyncio pipeline: their methods only queue comman
 serves many jobs and no thread is needed.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from redis.asyncio import ConnectionPool, Redis
 from rq import Queue
@@ -37,11 +39,15 @@ _ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, Jo
 
 @dataclass(slots=True)
 class Running:
-    """A job that this worker has begun; ``again`` says that it was run to an end before (a retry, a requeue)."""
+    """A job that this worker has begun; ``again`` says that it was run to an end before (a retry, a requeue).
+
+    ``written`` is set when RQ knows that it runs.
+    """
 
     job: Job
     execution: Execution
     again: bool = False
+    written: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True)
@@ -133,22 +139,31 @@ class Books:
             return None
         return job
 
-    async def begin(self, jobs: Iterable[Job]) -> list[Running]:
+    def begin(self, job: Job) -> Running:
+        """Make a job one that runs here; ``write_begun`` tells RQ."""
+        again = job.get_status(refresh=False) == JobStatus.QUEUED and bool(job.worker_name)
+        execution = Execution(uuid4().hex, job.id, self.queue.connection, worker_name=self.worker.name)
+        self.worker.executions[execution.id] = execution
+        return Running(job, execution, again)
+
+    async def write_begun(self, begun: Iterable[Running]) -> None:
         """Write that these jobs run here."""
         async with self._pipeline() as pipe:
-            begun = [self._begin(pipe, job) for job in jobs]
+            for running in begun:
+                self._write_begun(pipe, running.job, running.execution)
             self.worker.set_state("busy", pipeline=pipe)
             await pipe.execute()
-        return begun
 
-    def _begin(self, pipe: Any, job: Job) -> Running:
-        again = job.get_status(refresh=False) == JobStatus.QUEUED and bool(job.worker_name)
-        execution = Execution.create(job, EXECUTION_TTL, pipeline=pipe, worker_name=self.worker.name)
-        self.worker.executions[execution.id] = execution
+    def _write_begun(self, pipe: Any, job: Job, execution: Execution) -> None:
+        execution.save(EXECUTION_TTL, pipeline=pipe)
+        registry = ExecutionRegistry(job.id, connection=self.queue.connection)
+        registry.add(execution, EXECUTION_TTL, pipeline=pipe)
+        self.started.add_execution(execution, pipeline=pipe, ttl=EXECUTION_TTL)
+        pipe.sadd(execution.worker_executions_key, execution.composite_key)
+        pipe.expire(execution.worker_executions_key, EXECUTION_TTL)
         job.prepare_for_execution(self.worker.name, pipeline=pipe)
         pipe.persist(job.key)
         pipe.lrem(self.queue.intermediate_queue_key, 1, job.id)
-        return Running(job, execution, again)
 
     async def adopt(self, job_id: str) -> Job | None:
         """Take a job from a worker that died: forget its executions and whatever RQ made of it meanwhile."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import redis as blocking_redis
 from redis.asyncio import Redis
 
-from lattice.errors import RunHeldError, RunParkedError
+from lattice.errors import RunHeldError, RunParkedError, StoreError
 from lattice.rq.backoff import Backoff
 from lattice.rq.jobs import Engine, context_of
 from lattice.rq.queue import queue_of
@@ -93,7 +93,7 @@ class RunService:
                 await self._store.forget_runs()
                 backoff.reset()
                 await asyncio.sleep(self.upkeep.beat)
-            except REDIS_DOWN as error:
+            except (*REDIS_DOWN, StoreError) as error:
                 await backoff.pause("looking for runs of dead coordinators", error)
 
     async def take_over(self) -> None:

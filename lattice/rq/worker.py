@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, WatchError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, WatchError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from rq import Queue
 from rq.job import Job
@@ -31,7 +31,9 @@ from lattice.rq.jobs import RunCancelledError, RunFailedError, again
 
 __all__ = ["REDIS_DOWN", "AsyncWorker"]
 
-REDIS_DOWN = (RedisConnectionError, RedisTimeoutError, OSError)
+REDIS_DOWN = (RedisConnectionError, RedisTimeoutError, OSError, OutOfMemoryError, ReadOnlyError)
+"""What a Redis raises that is away, full, or no longer the primary: all of it may pass."""
+
 _BATCH = 32
 """Job ids taken in one go; more would let one coordinator starve the others."""
 
@@ -161,10 +163,18 @@ class AsyncWorker(BaseWorker):
         for job in jobs:
             if job.id in self.running:
                 self._start_later(job.id)
-        fresh = [job for job in jobs if job.id not in self.running]
-        for running in await self.books.begin(fresh) if fresh else []:
-            self._launch(running)
+        await self._begin([job for job in jobs if job.id not in self.running])
         return waiting
+
+    async def _begin(self, jobs: Sequence[Job]) -> None:
+        """Start jobs, and tell RQ meanwhile: they get that round trip for free."""
+        begun = [self.books.begin(job) for job in jobs]
+        for running in begun:
+            self._launch(running)
+        if begun:
+            await self._surely("begin", partial(self.books.write_begun, begun))
+        for running in begun:
+            running.written.set()
 
     def _start_later(self, job_id: str) -> None:
         """A job that is queued again before its last execution has been written to the end (a retry) waits for that."""
@@ -174,7 +184,10 @@ class AsyncWorker(BaseWorker):
                 await self._wait_for_change()
             await self._surely("starting a job", partial(self._start, [job_id]))
 
-        task = asyncio.get_running_loop().create_task(start())
+        self._keep(start())
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
@@ -209,12 +222,7 @@ class AsyncWorker(BaseWorker):
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Start a job that was dequeued; it runs on the loop while this method returns at once."""
         del queue  # a job knows where it came from
-
-        async def begin() -> None:
-            for running in await self.books.begin([job]):
-                self._launch(running)
-
-        self._tasks[job.id] = asyncio.get_running_loop().create_task(begin())
+        self._keep(self._begin([job]))
 
     async def adopt(self, job_id: str) -> str:
         """Run a job that a dead worker left behind: adopted, running (here already), or unknown (RQ forgot it)."""
@@ -223,8 +231,7 @@ class AsyncWorker(BaseWorker):
         job = await self.books.adopt(job_id)
         if job is None:
             return "unknown"
-        for running in await self.books.begin([job]):
-            self._launch(running)
+        await self._begin([job])
         return "adopted"
 
     def _launch(self, running: Running) -> None:
@@ -246,12 +253,11 @@ class AsyncWorker(BaseWorker):
         try:
             value = await self._call(running.job)
         except RunHeldError:
-            await self._surely("release", lambda: self.books.release(running))
+            await self._write(running, "release", partial(self.books.release, running))
         except RunParkedError:
-            await self._surely("hand over", lambda: self.books.hand_over(running))
-        except RunCancelledError as cancelled:
-            outcome = cancelled.outcome
-            await self._surely("cancel", lambda: self.books.cancel(running, outcome, self.keep))
+            await self._write(running, "hand over", partial(self.books.hand_over, running))
+        except RunCancelledError as error:
+            await self._write(running, "cancel", partial(self.books.cancel, running, error.outcome, self.keep))
         except asyncio.CancelledError:
             self._done(running)
             raise
@@ -271,8 +277,13 @@ class AsyncWorker(BaseWorker):
 
     # --- how it ended -------------------------------------------------------------------------------------------
 
+    async def _write(self, running: Running, what: str, step: Callable[[], Awaitable[None]]) -> None:
+        await running.written.wait()
+        await self._surely(what, step)
+
     async def _succeed(self, running: Running, value: Any) -> None:
         ended = Ended(running, value)
+        await running.written.wait()
         if _is_plain(running.job):
             self._ended.append(ended)
             if self._flush is None or self._flush.done():
@@ -300,7 +311,7 @@ class AsyncWorker(BaseWorker):
 
     async def _fail(self, running: Running, exc_info: Any) -> None:
         finish = partial(self._finalize_failure, running.job, self.queue, running.execution, exc_info)
-        await self._surely("fail", lambda: self.in_thread(finish))
+        await self._write(running, "fail", lambda: self.in_thread(finish))
 
     async def _surely(self, what: str, step: Callable[[], Awaitable[T]]) -> T:
         """Repeat a step until Redis answers; what ended must be told even if Redis is away for a while."""
