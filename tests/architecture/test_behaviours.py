@@ -25,6 +25,10 @@ def test_differences_name_only_behaviours_that_exist_and_give_a_reason():
     assert [name for name, reason in DIFFERENT.items() if len(reason) < 10] == []
 
 
+def test_every_difference_is_shown_by_a_test_that_cites_it():
+    assert [name for name in DIFFERENT if name not in CITED] == []
+
+
 def test_every_behaviour_is_cited_different_or_listed():
     forgotten = [name for name in CATALOGUE if name not in CITED and name not in DIFFERENT and name not in UNCITED]
     assert forgotten == []
