@@ -9,7 +9,7 @@ from lattice.errors import (
     MaxTurnsError,
     MissingOutputError,
     SizeLimitError,
-    TimeoutError,
+    TimeoutError,  # noqa: A004 - the documented name
     ToolExecutionError,
     ToolPermissionDeniedError,
 )

@@ -1,0 +1,539 @@
+"""The engine over every run store, with each process's part in a host of its own: what a team's processes promise."""
+
+import asyncio
+
+import pytest
+
+from lattice import AbortError, team_member, tool
+from lattice.errors import APIError, RunHeldError, RunParkedError
+from lattice.testing import tool_use, turn
+from tests.cluster import Cluster, until
+from tests.contracts.backends import TEAM
+from tests.teams import ask, brief, collect, echo, handoff, model_of, results, said, spec, team_of
+
+
+@pytest.fixture
+async def start(backend):
+    """Start a cluster for a team; everything is stopped afterwards."""
+    clusters = []
+
+    def begin(team, **limits):
+        clusters.append(Cluster(backend, team, **limits))
+        return clusters[-1]
+
+    yield begin
+    for cluster in clusters:
+        await cluster.close()
+
+
+def crew(lead, members, **options):
+    return team_of(lead, members, name=TEAM, **options)
+
+
+def lead_of(*first, then="done"):
+    return [turn(*first), then]
+
+
+async def test_a_run_from_submit_to_result(start):
+    cluster = start(
+        crew(lead_of(handoff("a", "one"), handoff("b", "two"), then=said), {"a": echo("a"), "b": echo("b")})
+    )
+    outcome = await cluster.run()
+    assert outcome["status"] == "succeeded"
+    assert outcome["error"] is None
+    assert outcome["result"].index("a did one") < outcome["result"].index("b did two")
+    record = await cluster.store.get_run("run")
+    assert record.outcome() == outcome
+    assert [m.status for m in await cluster.store.inbox("a", "all")] == ["done"]
+    assert [m.status for m in await cluster.store.inbox("manager", "all")] == ["read", "read"]
+
+
+@pytest.mark.parametrize("call", [handoff, ask])
+async def test_the_events_are_those_of_one_process(start, call):
+    """team:EVT-09 team:EVT-10"""
+
+    def make():
+        return crew(lead_of(call("a")), {"a": echo("a")})
+
+    cluster = start(make())
+    await cluster.run()
+    stored = [brief(event) for event in await cluster.events() if event["type"] != "stream_event"]
+    told = [brief(event) for event in await collect(make().query("go", stream=False))]
+    assert stored == [*told, "run_ended"]
+
+
+async def test_a_result_has_the_tokens_of_everybody(start):
+    usage = {"input_tokens": 10, "output_tokens": 1}
+    cluster = start(crew([turn(handoff("a"), usage=usage), turn("x", usage=usage)], {"a": [turn("y", usage=usage)]}))
+    outcome = await cluster.run()
+    assert outcome["usage"] == {"input_tokens": 30, "output_tokens": 3}
+    result = next(event for event in await cluster.events() if event["type"] == "result")
+    assert result["usage"] == usage
+    assert result["total_usage"] == outcome["usage"]
+
+
+async def test_a_failed_member_is_reported_and_the_lead_decides(start):
+    """team:FAIL-01 team:FAIL-02"""
+    cluster = start(crew(lead_of(handoff("a"), handoff("b"), then=said), {"a": [APIError("down")], "b": echo("b")}))
+    outcome = await cluster.run()
+    assert outcome["status"] == "succeeded"
+    assert "Delegated work assigned to a failed.\nError code: api_error\nReason: down" in outcome["result"]
+    assert [m.status for m in await cluster.store.inbox("a", "all")] == ["failed"]
+
+
+async def test_a_failing_lead_fails_the_run(start):
+    outcome = await start(crew([APIError("down")], {})).run()
+    assert outcome["status"] == "failed"
+    assert outcome["error"] == {"code": "api_error", "message": "down", "name": "APIError"}
+
+
+async def test_one_turn_of_a_member_is_one_step(start):
+    lead = lead_of(handoff("a", "one"), handoff("a", "two"), handoff("a", "three"))
+    cluster = start(crew(lead, {"a": echo("a")}))
+    worker = await cluster.worker("a")
+    await cluster.run()
+    work = [name for name in worker.store.calls if name in ("claim", "append", "load", "settle", "renew")]
+    assert work.count("settle") == 3
+    assert "append" not in work
+    assert "load" not in work
+    between = work[work.index("settle") : len(work) - work[::-1].index("settle")]
+    assert between == ["settle"] * 3, "each settle brings the next claim along"
+
+
+# --- death ------------------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """Holds whoever comes by until it is opened."""
+
+    def __init__(self):
+        self.reached, self.open = asyncio.Event(), asyncio.Event()
+        self.visits = 0
+
+    async def __call__(self):
+        self.visits += 1
+        self.reached.set()
+        await self.open.wait()
+
+
+async def test_a_coordinator_that_dies_while_it_waits_is_followed_by_another(start):
+    gate = Gate()
+
+    async def member(request):
+        await gate()
+        return "the report"
+
+    lead = spec("lead", lead_of(handoff("a"), then=said))
+    cluster = start(crew(lead, {"a": member}))
+    first = await cluster.coordinator()
+    await cluster.workers()
+    await cluster.submit()
+    first.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.kill()
+    second = await cluster.coordinator()
+    with pytest.raises(RunHeldError):
+        await second.coordinator.drive("run")
+    expired = await _expire_run(cluster)
+    assert expired == ["run"]
+    driving = second.drive("run")
+    gate.open.set()
+    outcome = await asyncio.wait_for(driving, 5)
+    assert outcome["result"].endswith("the report")
+    assert outcome["result"].count("--- mailbox reply ---") == 1
+    assert model_of(lead).calls == 2
+
+
+async def _expire_run(cluster):
+    """Let the dead coordinator's lease run out; the second one asks for what expired."""
+    second = cluster.processes[-1]
+    for process in cluster.processes:
+        if process.worker is not None:
+            await cluster.store.renew(process.host._leases(), 10**12)
+    await cluster.backend.expire_leases()
+    for process in cluster.processes:
+        if process.worker is not None:
+            await cluster.store.renew(process.host._leases(), 10**12)
+    found = await cluster.store.reclaim_expired(second.host.process_id, 60_000)
+    return [lease.id for lease in found if lease.kind == "run"]
+
+
+async def test_a_member_that_dies_goes_on_from_its_last_step(start):
+    """team:W-06"""
+    gate, runs = Gate(), []
+
+    def look(value):
+        runs.append(value)
+        return "seen"
+
+    async def member(request):
+        if not results(request):
+            return turn(tool_use("look", {}))
+        await gate()
+        return f"it was {results(request)[0]}"
+
+    worker = spec("a", member, tools=[tool("look", "Look.", {"type": "object"}, look)])
+    cluster = start(crew(lead_of(handoff("a"), then=said), {"a": worker}))
+    first = await cluster.worker("a")
+    coordinator = await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.kill()
+    await cluster.backend.expire_leases()
+    await cluster.store.renew(coordinator.host._leases(), 10**12)
+    freed = await cluster.store.reclaim_expired("reaper", 1, runs=False)
+    assert [lease.word for lease in freed] == ["returned"]
+    gate.open.set()
+    await cluster.worker("a")
+    outcome = await asyncio.wait_for(driving, 5)
+    assert outcome["result"].endswith("it was seen")
+    assert len(runs) == 1, "a finished tool call is not run again"
+    assert model_of(worker).calls == 3, "the first turn is not asked again"
+    tasks = [m for m in model_of(worker).requests[-1].messages if "delegated task" in str(m["content"])]
+    assert len(tasks) == 1
+
+
+async def test_a_tool_call_that_was_under_way_is_answered_honestly(start):
+    gate = Gate()
+
+    async def charge(value):
+        await gate()
+        return "charged"
+
+    worker = spec(
+        "a",
+        lambda request: f"told: {results(request)[0]}" if results(request) else turn(tool_use("charge", {})),
+        tools=[tool("charge", "Charge.", {"type": "object"}, charge)],
+    )
+    cluster = start(crew(lead_of(handoff("a"), then=said), {"a": worker}))
+    first, coordinator = await cluster.worker("a"), await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.kill()
+    await cluster.backend.expire_leases()
+    await cluster.store.renew(coordinator.host._leases(), 10**12)
+    await cluster.store.reclaim_expired("reaper", 1, runs=False)
+    await cluster.worker("a")
+    outcome = await asyncio.wait_for(driving, 5)
+    assert "its outcome is unknown" in outcome["result"]
+    assert gate.visits == 1
+
+
+async def test_a_worker_that_lost_its_lease_calls_no_model_any_more(start):
+    """A worker that was stopped past its lease finds out before the next model or tool call."""
+    gate, calls = Gate(), []
+
+    async def look(value):
+        await gate()
+        return "seen"
+
+    def member(request):
+        calls.append(request)
+        return "late" if results(request) else turn(tool_use("look", {}))
+
+    worker = spec("a", member, tools=[tool("look", "Look.", {"type": "object"}, look)])
+    cluster = start(crew(lead_of(handoff("a")), {"a": worker}))
+    process, coordinator = await cluster.worker("a"), await cluster.coordinator()
+    await cluster.submit()
+    coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    (held,) = process.host._held.values()
+    await cluster.backend.expire_leases()
+    await cluster.store.reclaim_expired("reaper", 1, runs=False)
+    (claim,) = await cluster.store.claim("a", "another", 60_000)
+    held.valid_until = 0
+    gate.open.set()
+    await until(lambda: not process.worker.busy)
+    assert len(calls) == 1
+    assert claim.attempt == 2
+    assert (await cluster.store.get(claim.item.message.id)).status == "processing"
+
+
+# --- leaving ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_coordinator_that_leaves_hands_its_runs_over_at_once(start):
+    gate = Gate()
+
+    async def member(request):
+        await gate()
+        return "the report"
+
+    lead = spec("lead", lead_of(handoff("a"), then=said))
+    cluster = start(crew(lead, {"a": member}))
+    first, second = await cluster.coordinator(), await cluster.coordinator()
+    await cluster.workers()
+    await cluster.submit()
+    driving = first.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.coordinator.hand_over()
+    with pytest.raises(RunParkedError):
+        await driving
+    with pytest.raises(RunParkedError):
+        await first.coordinator.drive("run")
+    going_on = second.drive("run")
+    await until(lambda: second.coordinator.busy)
+    gate.open.set()
+    assert (await asyncio.wait_for(going_on, 5))["result"].endswith("the report")
+    assert model_of(lead).calls == 2
+
+
+async def test_a_worker_that_leaves_finishes_what_fits_and_hands_back_the_rest(start):
+    gate = Gate()
+
+    async def member(request):
+        if said(request).endswith("long"):
+            await gate()
+        return f"did {said(request).rpartition(chr(10))[2]}"
+
+    cluster = start(crew(lead_of(handoff("a", "long"), handoff("a", "short"), then=said), {"a": member}))
+    first, coordinator = await cluster.worker("a"), await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.worker.drain(0)
+    assert [m.status for m in await cluster.store.inbox("a", "all")] == ["pending", "pending"]
+    gate.open.set()
+    await cluster.worker("a")
+    outcome = await asyncio.wait_for(driving, 5)
+    assert outcome["result"].index("did long") < outcome["result"].index("did short")
+
+
+async def test_a_burst_ends_when_the_mailbox_is_empty(start):
+    cluster = start(crew(lead_of(handoff("a"), handoff("a")), {"a": echo("a")}))
+    coordinator = await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+
+    async def sent():
+        return len(await cluster.store.inbox("a", "all")) == 2
+
+    await until(sent)
+    from tests.cluster import Process
+
+    process = Process(cluster.backend, cluster.team, "burst", member="a")
+    await process.host.start()
+    await asyncio.wait_for(process.worker.run(burst=True), 5)
+    await process.host.stop()
+    assert process.worker.settled == 2
+    assert (await asyncio.wait_for(driving, 5))["status"] == "succeeded"
+
+
+# --- asking and nesting -----------------------------------------------------------------------------------------
+
+
+async def test_members_ask_each_other_without_holding_a_place(start):
+    """Every worker has one place; a chain of questions through all of them still ends."""
+    from lattice import agent_tool
+
+    helper = spec("helper", echo("helper"))
+
+    def asker(name, whom):
+        return lambda request: f"{name} heard {results(request)[0]}" if results(request) else turn(ask(whom, "deep"))
+
+    tools = [agent_tool("helper", helper, target_mailbox_id=f"{TEAM}::helper")]
+    middle = spec("middle", asker("middle", "helper"), tools=tools)
+    cluster = start(
+        crew(lead_of(handoff("middle"), handoff("middle"), then=said), {"middle": middle, "helper": helper})
+    )
+    outcome = await cluster.run()
+    assert outcome["result"].count("middle heard helper did deep") == 2
+
+
+async def test_a_member_hands_off_and_is_resumed_with_the_reports(start):
+    """team:HND-15 team:W-32"""
+    from lattice import agent_tool
+
+    helper = spec("helper", echo("helper"))
+    tools = [agent_tool("helper", helper, target_mailbox_id=f"{TEAM}::helper")]
+    middle = spec("middle", [turn(handoff("helper", "x"), handoff("helper", "y")), said], tools=tools)
+    cluster = start(crew(lead_of(handoff("middle"), then=said), {"middle": middle, "helper": helper}))
+    outcome = await cluster.run()
+    assert "mailbox: crew::middle" in outcome["result"]
+    assert "helper did x" in outcome["result"]
+    outer = (await cluster.store.inbox("middle", "all"))[0]
+    assert {m.parent_work_item_id for m in await cluster.store.inbox("helper", "all")} == {outer.work_item_id}
+
+
+async def test_a_member_that_dies_while_it_waits_for_its_own_handoffs(start):
+    from lattice import agent_tool
+
+    gate = Gate()
+
+    async def slow(request):
+        await gate()
+        return "deep report"
+
+    helper = spec("helper", slow)
+    tools = [agent_tool("helper", helper, target_mailbox_id=f"{TEAM}::helper")]
+    middle = spec("middle", [turn(handoff("helper")), said], tools=tools)
+    cluster = start(crew(lead_of(handoff("middle"), then=said), {"middle": middle, "helper": helper}))
+    first, helping, coordinator = (
+        await cluster.worker("middle"),
+        await cluster.worker("helper"),
+        await cluster.coordinator(),
+    )
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.kill()
+    await cluster.backend.expire_leases()
+    await cluster.store.renew([*coordinator.host._leases(), *helping.host._leases()], 10**12)
+    await cluster.store.reclaim_expired("reaper", 1, runs=False)
+    second = await cluster.worker("middle")
+    await until(lambda: second.worker.busy)
+    gate.open.set()
+    outcome = await asyncio.wait_for(driving, 5)
+    assert "deep report" in outcome["result"]
+    assert model_of(middle).calls == 2
+    assert len(await cluster.store.inbox("helper", "all")) == 1
+
+
+async def test_a_circle_of_questions_is_an_error_and_no_deadlock(start):
+    from lattice import agent_tool
+
+    b = spec("b", lambda request: results(request)[0] if results(request) else turn(ask("a")))
+    a = spec("a", lambda request: results(request)[0] if results(request) else turn(ask("b"))).spawn()
+    a.add_tools([agent_tool("b", b, target_mailbox_id=f"{TEAM}::b")])
+    b = spec(
+        "b",
+        lambda request: results(request)[0] if results(request) else turn(ask("a")),
+        tools=[agent_tool("a", a, target_mailbox_id=f"{TEAM}::a")],
+    )
+    cluster = start(crew(lead_of(ask("a"), then=lambda r: results(r)[0]), {"a": a, "b": b}))
+    outcome = await cluster.run()
+    assert "would never end" in outcome["result"]
+
+
+async def test_two_runs_do_not_see_each_others_conversations(start):
+    lengths = []
+
+    def member(request):
+        lengths.append(len(request.messages))
+        return f"did {said(request).rpartition(chr(10))[2]}"
+
+    live = spec("a", member).spawn()
+
+    def lead(request):
+        return said(request) if said(request).startswith("Team") else turn(handoff("a", said(request)))
+
+    cluster = start(crew(spec("lead", lead).spawn(), {"a": live}))
+    first = await cluster.run("one", "r1")
+    second = await cluster.run("two", "r2")
+    assert first["result"].endswith("did one")
+    assert second["result"].endswith("did two")
+    assert lengths == [1, 1]
+
+
+async def test_a_conversation_for_ever_goes_on_over_runs_and_is_strictly_serial(start):
+    lengths = []
+
+    def member(request):
+        lengths.append(len(request.messages))
+        return "ok"
+
+    lasting = team_member(name="a", role="executor", agent=spec("a", member), conversation="member")
+    lead = [turn(handoff("a"), handoff("a")), "x"] * 2
+    cluster = start(crew(spec("lead", lead), {"a": lasting}))
+    await cluster.worker("a", concurrency=5)
+    await cluster.run(run_id="r1")
+    await cluster.run(run_id="r2")
+    assert lengths == [1, 3, 5, 7]
+
+
+# --- endings ----------------------------------------------------------------------------------------------------
+
+
+async def test_cancelling_a_run_reaches_the_member_and_the_lead(start):
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    async def member(request):
+        started.set()
+        try:
+            await request.signal.wait()
+        finally:
+            stopped.set()
+        raise AbortError
+
+    cluster = start(crew(lead_of(handoff("a"), handoff("b")), {"a": member, "b": echo("b")}))
+    coordinator, worker = await cluster.coordinator(), await cluster.worker("a")
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(started.wait(), 5)
+    assert await cluster.store.cancel_run("run", "enough") == "cancelled"
+    await asyncio.wait_for(stopped.wait(), 5)
+    outcome = await asyncio.wait_for(driving, 5)
+    assert outcome["status"] == "cancelled"
+    await until(lambda: not worker.worker.busy)
+    for name in ("a", "b"):
+        assert [m.status for m in await cluster.store.inbox(name, "all")] == ["cancelled"]
+
+
+async def test_a_members_own_abort_closes_its_item_and_the_run_goes_on(start):
+    """team:W-14"""
+    cluster = start(crew(lead_of(handoff("a"), handoff("b"), then=said), {"a": [AbortError("mine")], "b": echo("b")}))
+    outcome = await cluster.run()
+    assert outcome["status"] == "succeeded"
+    assert "status: cancelled" in outcome["result"]
+    assert outcome["result"].endswith("b did work")
+
+
+async def test_what_a_member_replies_by_tool_is_its_only_report(start):
+    """team:W-21 team:HND-22"""
+
+    def member(request):
+        if results(request):
+            return "closing words"
+        message_id = said(request).split("message_id: ")[1].splitlines()[0]
+        return turn(tool_use("team_reply", {"message_id": message_id, "content": "the reply"}))
+
+    cluster = start(crew(lead_of(handoff("a"), then=said), {"a": member}))
+    outcome = await cluster.run()
+    assert outcome["result"].endswith("the reply")
+    assert len(await cluster.store.inbox("manager", "all")) == 1
+
+
+async def test_a_member_is_tried_again_after_a_failure_that_may_pass(start):
+    """team:W-35"""
+    replies = [APIError("busy"), "second try"]
+    member = team_member(name="a", role="executor", agent=spec("a", replies), retry=1)
+    outcome = await start(crew(lead_of(handoff("a"), then=said), {"a": member})).run()
+    assert outcome["result"].endswith("second try")
+
+
+async def test_a_work_item_has_a_deadline(start):
+    """team:W-35 team:W-13"""
+
+    async def member(request):
+        await request.signal.wait()
+        raise AbortError
+
+    definition = team_member(name="a", role="executor", agent=spec("a", member), timeout_ms=50)
+    outcome = await start(crew(lead_of(handoff("a"), then=said), {"a": definition})).run()
+    assert "Error code: request_timeout" in outcome["result"]
+
+
+async def test_a_report_that_is_too_large_goes_back_to_its_author(start):
+    def member(request):
+        return "short" if "the limit is" in said(request) else "x" * 3_000
+
+    team = crew(lead_of(handoff("a"), then=said), {"a": member})
+    outcome = await start(team, max_message_bytes=2_000).run()
+    assert outcome["result"].endswith("short")
+
+
+async def test_a_task_that_is_too_large_is_an_error_to_its_author(start):
+    team = crew(lead_of(handoff("a", "x" * 3_000), then=lambda r: results(r)[0]), {"a": echo("a")})
+    outcome = await start(team, max_message_bytes=2_000).run()
+    assert "has 3000 bytes, the limit is 2000" in outcome["result"]
+    assert "Write it to a file" in outcome["result"]
+
+
+async def test_a_lead_that_only_answers_writes_once(start):
+    cluster = start(crew(["hello"], {}))
+    coordinator = await cluster.coordinator()
+    assert (await cluster.run())["result"] == "hello"
+    assert coordinator.store.calls.count("finish_run") == 1
+    assert not {"append", "load", "get_run", "hand_off"} & set(coordinator.store.calls)
