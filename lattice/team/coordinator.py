@@ -199,6 +199,7 @@ class Coordinator:
         result["total_usage"] = total
         lead.recorder.emit(result)
         async with lead.recorder.writing():
+            lead.held.ending = True
             step = lead.recorder.take()
             word = await lead.held.guard(store.finish_run(lead.held.lease, status, result, step, failure))
         if word == "stale":

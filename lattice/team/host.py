@@ -31,7 +31,7 @@ _LONGEST_PAUSE = 5.0
 class Held:
     """A lease that this process holds; its signal fires when the work on it has to stop."""
 
-    __slots__ = ("broken", "controller", "lease", "lost", "valid_until")
+    __slots__ = ("broken", "controller", "ending", "lease", "lost", "valid_until")
 
     def __init__(self, lease: Lease, valid_until: float) -> None:
         self.lease = lease
@@ -40,6 +40,8 @@ class Held:
         self.lost = False
         self.broken = False
         """Whether it was given up because the store failed."""
+        self.ending = False
+        """Whether the step that ends it is on its way: then it is no loss that it is gone."""
 
     def lose(self, reason: BaseException) -> None:
         """Stop the work: nothing that it writes would be taken any more."""
@@ -141,7 +143,7 @@ class Host:
         gone = {(lease.kind, lease.id, lease.token) for lease in lost}
         for lease in asked:
             held = self._held.get((lease.kind, lease.id))
-            if held is None or held.lease.token != lease.token:
+            if held is None or held.lease.token != lease.token or held.ending:
                 continue
             if (lease.kind, lease.id, lease.token) in gone:
                 _log.warning("the lease on %s %s is lost; its work stops", lease.kind, lease.id)

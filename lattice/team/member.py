@@ -222,6 +222,7 @@ class MemberWork:
         claim_next = (self.member.key, self.host.process_id, self.host.lease_ms) if may_claim else None
         outcome = ending.outcome(report_id)
         async with work.recorder.writing():
+            work.held.ending = True
             step = work.recorder.take()
             settled = await self._surely(work.held, outcome, step, claim_next)
         if settled.word == "stale":

@@ -57,7 +57,7 @@ class Recorder:
         self._clear_journal = False
         self._reads: list[str] = []
         self._events: list[bytes] = []
-        self._deltas: list[bytes] = []
+        self._deltas: list[SDKStreamEvent] = []
         self._usage: dict[str, int] | None = None
         self._paid = False
         self._sealed = False
@@ -105,8 +105,10 @@ class Recorder:
         """Add an event to the run's stream; it is written with the next step, or after a moment."""
         if self._frozen:
             return
-        wire = encode(event if isinstance(event, dict) else event.to_dict())
-        (self._deltas if isinstance(event, SDKStreamEvent) else self._events).append(wire)
+        if isinstance(event, SDKStreamEvent):
+            self._deltas.append(event)
+        else:
+            self._events.append(encode(event if isinstance(event, dict) else event.to_dict()))
         self._any = True
         self.write_soon()
 
@@ -149,8 +151,11 @@ class Recorder:
 
     # --- how it is written --------------------------------------------------------------------------------------
 
-    def take(self) -> Step:
-        """Return everything buffered as one step; what it holds is the caller's to write."""
+    def take(self, *, deltas: bool = False) -> Step:
+        """Return everything buffered as one step; what it holds is the caller's to write.
+
+        Model stream events are left out unless ``deltas`` is set: what they were leading to stands in the same step.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -164,7 +169,7 @@ class Recorder:
             clear_journal=self._clear_journal,
             reads=tuple(self._reads),
             events=tuple(self._events),
-            deltas=tuple(self._deltas),
+            deltas=tuple([encode(delta.to_dict()) for delta in self._deltas]) if deltas else (),
             usage=self._usage,
         )
         self._clear()
@@ -187,7 +192,7 @@ class Recorder:
         async with self._lock:
             if not self._may_write():
                 return
-            word = await self.held.guard(self.host.store.append(self.held.lease, self.take()))
+            word = await self.held.guard(self.host.store.append(self.held.lease, self.take(deltas=True)))
         if word == "stale":
             self.held.lose(LeaseLostError())
             raise LeaseLostError

@@ -204,6 +204,8 @@ def _starts_are_kept(definition: ToolDefinition, environment: ToolEnvironment) -
 def _failed(call: dict[str, Any], name: str, error: BaseException, environment: ToolEnvironment) -> CallOutcome:
     if isinstance(error, ToolPermissionDeniedError):
         return error_outcome(call, _denial_text(error), error)
+    if callable(to_model := getattr(error, "to_model", None)):  # an error with words of its own for the model
+        return error_outcome(call, str(to_model()), error)
     if isinstance(error, AbortError) and environment.signal is not None and environment.signal.aborted:
         text = error.message if error.message.startswith("Tool ") else f"Tool {name} failed: {error.message}"
         outcome = error_outcome(call, text, error)
