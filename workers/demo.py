@@ -77,11 +77,23 @@ async def _demo(settings: Settings, folder: Path, bundled: Bundled, stop: StopRe
     with tempfile.TemporaryDirectory(prefix="lattice-demo-", ignore_cleanup_errors=True) as data:
         async with redis_url_for(settings, Path(data)) as url:
             await check_redis(url)
+            await _refuse_company(url)
             settings = replace(_quiet(settings), app=bundled.app, redis_url=url)
             # Not in the user's folder: its modules and its pyproject.toml are not the demo's.
             wanted = team_processes(MEMBERS, settings, env=bundled.env, cwd=Path(data))
             async with start_team(wanted, settings, sys.stderr) as (children, say):
                 return await _unless_stopped(_review(url, folder, say), stop, children)
+
+
+async def _refuse_company(url: str) -> None:
+    """Two demos on one server would work each other's tasks, each in its own folder."""
+    async with LatticeClient(team=TEAM, redis_url=url) as client:
+        others = await client.processes()
+    if others:
+        raise OptionError(
+            f"{len(others)} processes of a demo are at work on this Redis already; wait for their end, or leave out "
+            "--redis-url and LATTICE_REDIS_URL to have a Redis of its own"
+        )
 
 
 def _quiet(settings: Settings) -> Settings:

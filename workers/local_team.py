@@ -39,7 +39,7 @@ def team_processes(
 ) -> list[Child]:
     """Return what runs for a team; every process is told the same settings."""
     # One port cannot be served by several processes, and each one's member is told on its command line.
-    same = replace(settings, member=None, health_port=None, metrics_port=None)
+    same = replace(settings, member=None, burst=False, health_port=None, metrics_port=None)
     told = {**same.to_environment(), **(env or {})}
     coordinator = command_line("lattice-coordinator", "workers.coordinator")
     worker = command_line("lattice-worker", "workers.member")

@@ -49,9 +49,12 @@ class Settings:
     metrics_port: int | None = None
 
     def to_environment(self) -> dict[str, str]:
-        """Return the ``LATTICE_*`` variables that tell a child process the same, passwords included."""
+        """Return the ``LATTICE_*`` variables that tell a child process the same, passwords included.
+
+        What was not said is empty, so that a variable of our own environment does not say it.
+        """
         told = {option.variables[0]: getattr(self, option.name) for option in OPTIONS.values()}
-        return {name: _as_text(value) for name, value in told.items() if value is not None}
+        return {name: "" if value is None else _as_text(value) for name, value in told.items()}
 
     @property
     def lease_ms(self) -> int:

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from tests.processes.commands import SCRIPTS, Commands, processes_with, until
+from lattice.testing import MessagesApiServer, turn
+from tests.processes.commands import ROOT, SCRIPTS, Commands, processes_with, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.redis]
 
@@ -44,6 +45,33 @@ def test_the_report_names_what_is_in_the_folder_and_nothing_is_left(folder):
         assert f" {who} " in err
     assert processes_with(str(folder)) == []
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
+
+
+def test_with_a_base_url_it_works_on_a_real_model(folder, tmp_path, monkeypatch):
+    """The same rules, but behind the Messages API: the agents talk to it through the provider's own SDK."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from code_review import model as rules
+
+    roles = {
+        "You lead": rules.lead_rules,
+        "You survey": rules.surveyor_rules,
+        "You look": rules.reviewer_rules,
+        "You audit": rules.auditor_rules,
+    }
+
+    def answer(body):
+        system = str(body["system"])
+        (rule,) = [rule for words, rule in roles.items() if words in system]
+        said = rule(rules.prompt_of(body["messages"]), rules.calls_of(body["messages"]))
+        return turn(said) if said.get("type") == "text" else said
+
+    commands = Commands(tmp_path / "elsewhere")
+    with MessagesApiServer(answer) as server:
+        out = commands.run("lattice", "demo", folder, "--base-url", server.base_url, "--model", "model-x", bound=60)
+    assert "scripted" not in out
+    assert "- src/cart is.py:2 code from a string: return eval(x)" in out
+    assert "did not report" not in out
+    assert {request.body["model"] for request in server.requests} == {"model-x"}
 
 
 def test_ctrl_c_ends_it_and_nothing_is_left(folder, tmp_path):

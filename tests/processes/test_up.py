@@ -84,7 +84,7 @@ def test_work_is_there_when_the_team_comes_back(commands):
 
     again = commands.start("lattice", "up")
     again.says("ready")
-    until(lambda: looked_at(commands, "show", run_id)["status"] == "succeeded", "the run succeeds")
+    commands.run("lattice-submit", "--run", run_id, "--wait")
     again.send(signal.SIGTERM)
     again.ends(0)
 

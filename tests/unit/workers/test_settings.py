@@ -89,6 +89,11 @@ def test_a_child_is_told_the_same_settings(tmp_path):
     assert load(None, told.to_environment(), tmp_path) == told
 
 
+def test_a_child_is_not_told_what_only_the_environment_says(tmp_path):
+    told = {"LATTICE_HEALTH_PORT": "8080", **Settings(app="a:b").to_environment()}
+    assert load(None, told, tmp_path).health_port is None
+
+
 def test_every_setting_has_a_flag_and_a_variable():
     assert OPTIONS["max_message_bytes"].flag == "--max-message-bytes"
     assert OPTIONS["max_message_bytes"].variables == ("LATTICE_MAX_MESSAGE_BYTES",)
