@@ -89,7 +89,7 @@ def message_of(record: Record) -> TeamMessage:
 
 
 def claim_of(reply: Sequence[Any], owner: str) -> Claim:
-    """Return the claim in a script's reply: record, conversation has entries, reports delivered, deadline."""
+    """Return the claim in a script's reply: record, conversation has entries, reports delivered, deadline, id."""
     record = pairs(reply[0])
     chain = record.get(b"chain")
     item = WorkItem(
@@ -197,7 +197,7 @@ def step_args(step: Step | None, limits: StoreOptions) -> list[Arg]:
     args: list[Arg] = [encode(head), *step.messages]
     for tool_use_id, result in step.finished:
         args += (tool_use_id, result)
-    return [*args, *step.events, *step.deltas]
+    return [*args, *step.deltas, *step.events]
 
 
 def _adds_anything(step: Step) -> bool:

@@ -36,8 +36,8 @@ class RunEnds:
         self._blocked: int | None = None
         self._nudge = asyncio.Lock()
 
-    async def wait(self, run_id: str, after: bytes, within: float) -> None:
-        """Return when a run's last event is written after an offset, or after ``within`` seconds.
+    async def wait(self, run_id: str, after: bytes, within: float) -> bool:
+        """Wait for a run's last event to be written after an offset; False if that was not ``within`` seconds.
 
         Raises:
             RedisError: the connection broke; the caller looks and asks again.
@@ -50,7 +50,9 @@ class RunEnds:
             await self._read_on(stream)
             await asyncio.wait_for(future, within)
         except TimeoutError:
-            return
+            return False
+        else:
+            return True
         finally:
             self._forget(stream, future)
 

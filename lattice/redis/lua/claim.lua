@@ -2,7 +2,7 @@
 -- KEYS[1] prefix of the team
 -- ARGV[1] member, ARGV[2] owner, ARGV[3] lease in ms (0: no lease), ARGV[4] how many at most, ARGV[5] nonce of this
 -- call, ARGV[6] '1' if it repeats a call whose reply was lost
--- Reply: {{record, conversation has entries, reports of its batch are delivered, deadline}, ...}
+-- Reply: {{record, conversation has entries, reports of its batch are delivered, deadline, id}, ...}
 -- A repeat gets what the lost call had leased. A lost group is made again; entries that are not pending are skipped.
 local prefix = KEYS[1]
 local member = ARGV[1]
@@ -28,7 +28,7 @@ local function describe(message, deadline)
   local found = redis.call('HMGET', key, 'conversation', 'pausedOn')
   local conversation = prefix .. 'conversation:' .. found[1]
   local delivered = not found[2] or redis.call('SISMEMBER', conversation .. ':entered', found[2]) == 1
-  return {record, redis.call('EXISTS', conversation), delivered and 1 or 0, deadline}
+  return {record, redis.call('EXISTS', conversation), delivered and 1 or 0, deadline, message}
 end
 
 local function lease(message, member, owner, lease_ms, nonce)

@@ -1,7 +1,7 @@
 -- Leases one message by its id, if it is pending and neither its conversation nor its batch holds it back.
 -- KEYS[1] prefix of the team
 -- ARGV[1] message id, ARGV[2] owner, ARGV[3] lease in ms (0: no lease), ARGV[4] nonce of this call
--- Reply: {record, conversation has entries, reports of its batch are delivered, deadline} | {}
+-- Reply: {record, conversation has entries, reports of its batch are delivered, deadline, id} | {}
 -- A repeat is known by its nonce and gets the same lease.
 local prefix = KEYS[1]
 local id = ARGV[1]
@@ -25,7 +25,7 @@ local function describe(message, deadline)
   local found = redis.call('HMGET', key, 'conversation', 'pausedOn')
   local conversation = prefix .. 'conversation:' .. found[1]
   local delivered = not found[2] or redis.call('SISMEMBER', conversation .. ':entered', found[2]) == 1
-  return {record, redis.call('EXISTS', conversation), delivered and 1 or 0, deadline}
+  return {record, redis.call('EXISTS', conversation), delivered and 1 or 0, deadline, message}
 end
 
 local function lease(message, member, owner, lease_ms, nonce)

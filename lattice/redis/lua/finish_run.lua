@@ -1,4 +1,4 @@
--- Ends a run with its result: writes the step, cancels what is still open, closes the event stream, starts the retention.
+-- Ends a run with its result: step, end of what is still open, close of the event stream, start of the retention.
 -- KEYS[1] prefix of the team
 -- ARGV[1] lease kind, ARGV[2] run id, ARGV[3] owner, ARGV[4] token, ARGV[5] status, ARGV[6] result as JSON,
 -- ARGV[7] error as JSON or '', ARGV[8] retention in ms, ARGV[9] the step
@@ -38,16 +38,15 @@ local function write_events(step, at, run)
   if not status or status == 'succeeded' or status == 'failed' or status == 'cancelled' then
     return
   end
-  for _ = 1, step.events do
-    at = at + 1
-    redis.call('XADD', key .. ':events', 'MAXLEN', '~', step.max_events, '*', 'event', ARGV[at])
-  end
   if step.deltas > 0 and redis.call('EXISTS', key .. ':followers') == 1 then
-    for _ = 1, step.deltas do
-      at = at + 1
-      redis.call('XADD', key .. ':deltas', 'MAXLEN', '~', step.max_deltas, '*', 'event', ARGV[at])
+    for n = 1, step.deltas do
+      redis.call('XADD', key .. ':deltas', 'MAXLEN', '~', step.max_deltas, '*', 'event', ARGV[at + n])
     end
     redis.call('PEXPIRE', key .. ':deltas', 600000)
+  end
+  at = at + step.deltas
+  for n = 1, step.events do
+    redis.call('XADD', key .. ':events', 'MAXLEN', '~', step.max_events, '*', 'event', ARGV[at + n])
   end
   for name, amount in pairs(step.usage) do
     redis.call('HINCRBY', key, 'usage:' .. name, amount)

@@ -39,16 +39,15 @@ local function write_events(step, at, run)
   if not status or status == 'succeeded' or status == 'failed' or status == 'cancelled' then
     return
   end
-  for _ = 1, step.events do
-    at = at + 1
-    redis.call('XADD', key .. ':events', 'MAXLEN', '~', step.max_events, '*', 'event', ARGV[at])
-  end
   if step.deltas > 0 and redis.call('EXISTS', key .. ':followers') == 1 then
-    for _ = 1, step.deltas do
-      at = at + 1
-      redis.call('XADD', key .. ':deltas', 'MAXLEN', '~', step.max_deltas, '*', 'event', ARGV[at])
+    for n = 1, step.deltas do
+      redis.call('XADD', key .. ':deltas', 'MAXLEN', '~', step.max_deltas, '*', 'event', ARGV[at + n])
     end
     redis.call('PEXPIRE', key .. ':deltas', 600000)
+  end
+  at = at + step.deltas
+  for n = 1, step.events do
+    redis.call('XADD', key .. ':events', 'MAXLEN', '~', step.max_events, '*', 'event', ARGV[at + n])
   end
   for name, amount in pairs(step.usage) do
     redis.call('HINCRBY', key, 'usage:' .. name, amount)

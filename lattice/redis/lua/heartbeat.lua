@@ -19,7 +19,7 @@ local by_deadline = prefix .. 'processes'
 local about = prefix .. 'processes:info'
 for _, silent in ipairs(redis.call('ZRANGEBYSCORE', by_deadline, '-inf', now)) do
   redis.call('ZREM', by_deadline, silent)
-  redis.call('HDEL', about, silent)
+  redis.call('HDEL', about, silent, silent .. ':seenAt')
 end
 redis.call('ZADD', by_deadline, now + ttl, process)
 redis.call('HSET', about, process, info, process .. ':seenAt', now)

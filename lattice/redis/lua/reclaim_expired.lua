@@ -1,5 +1,5 @@
--- Frees messages whose lease ran out: pending again at the head, or failed, reported and a dead letter when they are out
--- of attempts. Runs whose lease ran out are reserved for whoever asks.
+-- Frees messages whose lease ran out: pending again at the head, or (out of attempts) failed, reported, a dead letter.
+-- Runs whose lease ran out are reserved for whoever asks.
 -- KEYS[1] prefix of the team
 -- ARGV[1] who asks, ARGV[2] ms that a run is reserved, ARGV[3] how many at most, ARGV[4] '1' to look at runs too,
 -- ARGV[5] attempts, ARGV[6] retention in ms, ARGV[7] dead letters kept

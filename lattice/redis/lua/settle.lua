@@ -2,8 +2,9 @@
 -- KEYS[1] prefix of the team
 -- ARGV[1] lease kind, ARGV[2] message id, ARGV[3] owner, ARGV[4] token, ARGV[5] status, ARGV[6] '1' if it is reported,
 -- ARGV[7] report id, ARGV[8] report, ARGV[9] its metadata as JSON or '', ARGV[10] retention in ms,
--- ARGV[11] member to claim from or '', ARGV[12] lease of that claim in ms, ARGV[13] nonce of this call, ARGV[14] the step
--- Reply: {'settled'} | {'settled', {record, conversation has entries, reports delivered, deadline}} | {'stale'}
+-- ARGV[11] member to claim from or '', ARGV[12] lease of that claim in ms, ARGV[13] nonce of this call,
+-- ARGV[14] the step
+-- Reply: {'settled'} | {'settled', {record, conversation has entries, reports delivered, deadline, id}} | {'stale'}
 --        | {'missing'}. A repeat by the holder that settled it answers the same, with the same claim.
 local prefix = KEYS[1]
 local kind = ARGV[1]
@@ -45,16 +46,15 @@ local function write_events(step, at, run)
   if not status or status == 'succeeded' or status == 'failed' or status == 'cancelled' then
     return
   end
-  for _ = 1, step.events do
-    at = at + 1
-    redis.call('XADD', key .. ':events', 'MAXLEN', '~', step.max_events, '*', 'event', ARGV[at])
-  end
   if step.deltas > 0 and redis.call('EXISTS', key .. ':followers') == 1 then
-    for _ = 1, step.deltas do
-      at = at + 1
-      redis.call('XADD', key .. ':deltas', 'MAXLEN', '~', step.max_deltas, '*', 'event', ARGV[at])
+    for n = 1, step.deltas do
+      redis.call('XADD', key .. ':deltas', 'MAXLEN', '~', step.max_deltas, '*', 'event', ARGV[at + n])
     end
     redis.call('PEXPIRE', key .. ':deltas', 600000)
+  end
+  at = at + step.deltas
+  for n = 1, step.events do
+    redis.call('XADD', key .. ':events', 'MAXLEN', '~', step.max_events, '*', 'event', ARGV[at + n])
   end
   for name, amount in pairs(step.usage) do
     redis.call('HINCRBY', key, 'usage:' .. name, amount)
@@ -242,7 +242,7 @@ local function describe(message, deadline)
   local found = redis.call('HMGET', key, 'conversation', 'pausedOn')
   local conversation = prefix .. 'conversation:' .. found[1]
   local delivered = not found[2] or redis.call('SISMEMBER', conversation .. ':entered', found[2]) == 1
-  return {record, redis.call('EXISTS', conversation), delivered and 1 or 0, deadline}
+  return {record, redis.call('EXISTS', conversation), delivered and 1 or 0, deadline, message}
 end
 
 local function lease(message, member, owner, lease_ms, nonce)
@@ -327,5 +327,5 @@ local claim = next_member ~= '' and next_message(next_member, owner, next_lease,
 if not claim then
   return {'settled'}
 end
-redis.call('HSET', key, 'handed', claim[1][2])
+redis.call('HSET', key, 'handed', claim[5])
 return {'settled', claim}
