@@ -141,9 +141,9 @@ class _LangfuseSink:
             **model,
         )
 
-    def end_call(self, span: _Observation, event: ContextTraceEvent, error: str | None) -> None:
-        metadata = {**span.metadata, "sdk_end_event_type": event.type, "sdk_end_seq": event.seq}
-        if error is not None:
+    def end_call(self, span: _Observation, event: ContextTraceEvent | None, error: str | None) -> None:
+        metadata = _end_metadata(span, event)
+        if event is None or error is not None:
             span.end(event, metadata=metadata, level="ERROR", status_message=error)
             return
         message = event.data.get("message")
@@ -162,9 +162,9 @@ class _LangfuseSink:
         tool_input = {"input": plain(data.get("input"))}
         return self._start_child(run, event, own, name=str(data.get("name")), as_type="tool", input=tool_input)
 
-    def end_tool(self, span: _Observation, event: ContextTraceEvent, error: str | None) -> None:
-        metadata = {**span.metadata, "sdk_end_event_type": event.type, "sdk_end_seq": event.seq}
-        if error is not None:
+    def end_tool(self, span: _Observation, event: ContextTraceEvent | None, error: str | None) -> None:
+        metadata = _end_metadata(span, event)
+        if event is None or error is not None:
             span.end(event, metadata=metadata, level="ERROR", status_message=error)
             return
         output = {key: plain(event.data.get(key)) for key in ("content", "is_error")}
@@ -228,6 +228,12 @@ def _set_attributes(handle: Any, trace: dict[str, Any]) -> None:
     set_attribute("langfuse.trace.name", trace["trace_name"])
     set_attribute("session.id", trace["session_id"])
     set_attribute("langfuse.trace.tags", trace["tags"])
+
+
+def _end_metadata(span: _Observation, event: ContextTraceEvent | None) -> dict[str, Any]:
+    if event is None:
+        return span.metadata
+    return {**span.metadata, "sdk_end_event_type": event.type, "sdk_end_seq": event.seq}
 
 
 def _failure(event: ContextTraceEvent) -> dict[str, Any]:

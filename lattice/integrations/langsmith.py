@@ -3,7 +3,7 @@
 import importlib.util
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from lattice.errors import OptionError
@@ -137,9 +137,9 @@ class _LangSmithSink:
             tags=("run:llm",),
         )
 
-    def end_call(self, span: Run, event: ContextTraceEvent, error: str | None) -> None:
+    def end_call(self, span: Run, event: ContextTraceEvent | None, error: str | None) -> None:
         outputs = None
-        if error is None:
+        if event is not None and error is None:
             outputs = {"message": plain(event.data.get("message"))}
             usage = _usage(token_counts(event.data.get("message")))
             if usage is not None:
@@ -164,9 +164,9 @@ class _LangSmithSink:
             tags=("run:tool", f"tool:{data.get('name')}"),
         )
 
-    def end_tool(self, span: Run, event: ContextTraceEvent, error: str | None) -> None:
+    def end_tool(self, span: Run, event: ContextTraceEvent | None, error: str | None) -> None:
         outputs = None
-        if error is None:
+        if event is not None and error is None:
             outputs = {key: plain(event.data.get(key)) for key in ("content", "is_error")}
             error = error_text(event.data) if event.data.get("is_error") else None
         _end(span, event, outputs, error)
@@ -239,9 +239,9 @@ def _child(parent: Run, **options: Any) -> Run:
     return child
 
 
-def _end(span: Run, event: ContextTraceEvent, outputs: dict[str, Any] | None, error: str | None) -> None:
-    closing = {"sdk_end_event_type": event.type, "sdk_end_seq": event.seq}
-    end_time: datetime = when(event)
+def _end(span: Run, event: ContextTraceEvent | None, outputs: dict[str, Any] | None, error: str | None) -> None:
+    closing = {} if event is None else {"sdk_end_event_type": event.type, "sdk_end_seq": event.seq}
+    end_time = datetime.now(UTC) if event is None else when(event)
     started = getattr(span, "start_time", None)
     if isinstance(started, datetime) and started.tzinfo is not None and end_time < started:
         end_time = started

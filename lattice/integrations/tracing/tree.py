@@ -15,7 +15,7 @@ __all__ = ["OpenRun", "TraceSink", "TraceTree"]
 Span = TypeVar("Span")
 
 _OPEN_LIMIT = 4096
-_ENDED_LIMIT = 4096
+_ENDED_LIMIT = 256
 
 
 @dataclass(slots=True)
@@ -45,16 +45,19 @@ class TraceSink(Protocol[Span]):
         """Open the span of a model call; ``run.turn`` is its number."""
         ...
 
-    def end_call(self, span: Span, event: ContextTraceEvent, error: str | None) -> None:
-        """Close the span of a model call with its ``assistant_message``, or with the event that shows it failed."""
+    def end_call(self, span: Span, event: ContextTraceEvent | None, error: str | None) -> None:
+        """Close the span of a model call with its ``assistant_message``.
+
+        With ``error``, the event is the one that shows that there is no answer; None if the run was abandoned.
+        """
         ...
 
     def start_tool(self, run: OpenRun[Span], event: ContextTraceEvent) -> Span:
         """Open the span of a tool call."""
         ...
 
-    def end_tool(self, span: Span, event: ContextTraceEvent, error: str | None) -> None:
-        """Close the span of a tool call with its ``tool_result``, or with the event that shows there is none."""
+    def end_tool(self, span: Span, event: ContextTraceEvent | None, error: str | None) -> None:
+        """Close the span of a tool call with its ``tool_result``; ``error`` as above."""
         ...
 
     def note(self, run: OpenRun[Span], event: ContextTraceEvent) -> None:
@@ -132,6 +135,7 @@ class TraceTree(Generic[Span]):
 
     def _abandon(self) -> None:
         _, run = self._runs.popitem(last=False)
+        self._close_inside(run, None)
         self._sink.end_run(run, None)
 
     def _user_message(self, run: OpenRun[Span], event: ContextTraceEvent) -> None:
@@ -152,7 +156,13 @@ class TraceTree(Generic[Span]):
         else:
             self._close_call(run, event, None)
 
-    def _close_call(self, run: OpenRun[Span], event: ContextTraceEvent, error: str | None) -> None:
+    def _close_inside(self, run: OpenRun[Span], event: ContextTraceEvent | None) -> None:
+        self._close_call(run, event, NO_ANSWER)
+        for span in run.tools.values():
+            self._sink.end_tool(span, event, NO_RESULT)
+        run.tools.clear()
+
+    def _close_call(self, run: OpenRun[Span], event: ContextTraceEvent | None, error: str | None) -> None:
         call, run.call = run.call, None
         if call is not None:
             self._sink.end_call(call, event, error)
@@ -169,9 +179,7 @@ class TraceTree(Generic[Span]):
 
     def _result(self, run: OpenRun[Span], event: ContextTraceEvent) -> None:
         del self._runs[run.run_id]
-        self._close_call(run, event, NO_ANSWER)
-        for span in run.tools.values():
-            self._sink.end_tool(span, event, NO_RESULT)
+        self._close_inside(run, event)
         self._sink.end_run(run, event)
         self._ended[run.run_id] = run.span
         while len(self._ended) > _ENDED_LIMIT:

@@ -1,8 +1,8 @@
 import pytest
 
+from lattice.agent.shared import SharedMessages
 from lattice.errors import OptionError
 from lattice.integrations.anthropic.conversion import merge_usage, read_message, read_tool_input, to_body
-from lattice.agent.shared import SharedMessages
 from lattice.model import ModelRequest
 
 
