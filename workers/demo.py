@@ -17,7 +17,7 @@ from lattice.client import LatticeClient
 from lattice.errors import OptionError
 from workers.children import Children, LinePrinter
 from workers.connections import check_redis
-from workers.local_team import redis_url_for, start_team, team_processes
+from workers.local_team import log_format_for, redis_url_for, start_team, team_processes
 from workers.options import LOGGING, with_settings
 from workers.process import EXIT_FAILED, EXIT_OK, StopRequest, run
 from workers.progress import describe
@@ -27,6 +27,9 @@ __all__ = ["demo"]
 
 TEAM = "code-review"
 MEMBERS = ("surveyor", "risk_reviewer", "test_auditor")
+DRAIN = 1.0
+"""Seconds that work may go on after Ctrl-C."""
+
 NO_KEY = "No ANTHROPIC_API_KEY: a scripted model plays the agents; what it reports it read with the real tools."
 
 
@@ -42,7 +45,7 @@ class Bundled:
 @click.argument("path", default=".", type=click.Path(path_type=Path))
 @click.option("--base-url", metavar="URL", help="An API that speaks the Anthropic Messages protocol.")
 @click.option("--model", metavar="NAME", help="The model to use there.")
-@with_settings("redis_url", "drain_timeout", *LOGGING)
+@with_settings("redis_url", *LOGGING)
 def demo(settings: Settings, *, path: Path, base_url: str | None, model: str | None) -> int:
     """Watch a bundled team review the code in PATH (default: the current folder).
 
@@ -78,7 +81,7 @@ async def _demo(settings: Settings, folder: Path, bundled: Bundled, stop: StopRe
         async with redis_url_for(settings, Path(data)) as url:
             await check_redis(url)
             await _refuse_company(url)
-            settings = replace(_quiet(settings), app=bundled.app, redis_url=url)
+            settings = _for_children(settings, bundled.app, url)
             # Not in the user's folder: its modules and its pyproject.toml are not the demo's.
             wanted = team_processes(MEMBERS, settings, env=bundled.env, cwd=Path(data))
             async with start_team(wanted, settings, sys.stderr) as (children, say):
@@ -96,8 +99,11 @@ async def _refuse_company(url: str) -> None:
         )
 
 
-def _quiet(settings: Settings) -> Settings:
-    return settings if settings.log_level != Settings().log_level else replace(settings, log_level="warning")
+def _for_children(settings: Settings, app: str, url: str) -> Settings:
+    """Only what goes wrong is logged, unless more was asked for; an interrupted demo does not wait for a model."""
+    level = "warning" if settings.log_level == Settings().log_level else settings.log_level
+    shown = log_format_for(settings, sys.stderr)
+    return replace(settings, app=app, redis_url=url, log_level=level, log_format=shown, drain_timeout=DRAIN)
 
 
 async def _review(url: str, folder: Path, say: LinePrinter) -> int:

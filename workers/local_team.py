@@ -13,7 +13,7 @@ from workers.children import Child, Children, LinePrinter, command_line
 from workers.embedded_redis import embedded_redis
 from workers.settings import Settings
 
-__all__ = ["find_member", "member_names", "redis_url_for", "start_team", "team_processes"]
+__all__ = ["find_member", "log_format_for", "member_names", "redis_url_for", "start_team", "team_processes"]
 
 COORDINATOR = "coordinator"
 GRACE = 5.0
@@ -32,6 +32,11 @@ async def redis_url_for(settings: Settings, folder: Path) -> AsyncIterator[str]:
         return
     async with embedded_redis(folder) as server:
         yield server.url
+
+
+def log_format_for(settings: Settings, output: TextIO) -> str | None:
+    """Return the log format of processes that write into a pipe, for whoever looks at ``output``."""
+    return settings.log_format or ("console" if output.isatty() else None)
 
 
 def team_processes(

@@ -13,7 +13,7 @@ from workers.apps import LoadedApp, load_app
 from workers.children import Children, LinePrinter
 from workers.connections import check_redis, client_of
 from workers.embedded_redis import DATA_FOLDER
-from workers.local_team import member_names, redis_url_for, start_team, team_processes
+from workers.local_team import log_format_for, member_names, redis_url_for, start_team, team_processes
 from workers.logs import hide_passwords
 from workers.options import LOGGING, TEAM, with_settings
 from workers.process import EXIT_OK, StopRequest, run
@@ -38,7 +38,7 @@ def up(settings: Settings) -> int:
 async def _up(app: LoadedApp, settings: Settings, stop: StopRequest) -> int:
     async with redis_url_for(settings, Path.cwd() / DATA_FOLDER) as url:
         await check_redis(url)
-        settings = replace(settings, app=app.app, redis_url=url, log_format=_format(settings))
+        settings = replace(settings, app=app.app, redis_url=url, log_format=log_format_for(settings, sys.stdout))
         members = member_names(app.team)
         async with start_team(team_processes(members, settings), settings, sys.stdout) as (children, say):
             _introduce(say, app.team.name, members, url)
@@ -51,17 +51,12 @@ async def _up(app: LoadedApp, settings: Settings, stop: StopRequest) -> int:
         return children.exit_code if children.exit_code is not None else EXIT_OK
 
 
-def _format(settings: Settings) -> str | None:
-    """The processes write into a pipe; what they write is for whoever looks at ours."""
-    return settings.log_format or ("console" if sys.stdout.isatty() else None)
-
-
 def _introduce(say: LinePrinter, team: str, members: tuple[str, ...], url: str) -> None:
     say("lattice", f"team {team}: coordinator and {', '.join(members)}")
     say("lattice", f"Redis: {hide_passwords(url)}")
     if url.startswith("unix:"):
         say("lattice", f"redis-cli -s '{unquote(urlsplit(url).path)}'")
-    say("lattice", f"submit with: lattice-submit --redis-url '{hide_passwords(url)}' \"your task\"")
+    say("lattice", f"submit with: lattice-submit --team {team} --redis-url '{hide_passwords(url)}' \"your task\"")
 
 
 async def _announce(say: LinePrinter, team: str, expected: int, settings: Settings) -> None:

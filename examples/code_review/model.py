@@ -228,8 +228,10 @@ def audit(everything, named, starts, checks):
     ]
     if empty:
         lines.append(f"Test files that check nothing: {len(empty)}, for instance {empty[0]}.")
-    if unlisted(everything) or broken_off(starts):
-        lines.append(f"That was looked at in the first {len(code):,} code files.")
+    if broken_off(starts):
+        lines.append("There are more tests: the search was broken off.")
+    if unlisted(everything):
+        lines.append(f"Names were compared for the first {len(code):,} code files.")
     return [*lines, f"Summary: {len(begun):,} tests; {len(untested):,} code files have no test of their name."]
 
 

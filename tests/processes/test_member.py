@@ -1,6 +1,8 @@
 """``lattice-worker`` as a process: it works, drains, hands back, and outlives a Redis that goes away."""
 
 import signal
+import socket
+import urllib.request
 
 import pytest
 
@@ -95,6 +97,18 @@ async def test_a_worker_outlives_a_redis_that_was_restarted(server, commands):
     worker.ends(0)
     assert await status(store, message) == "done"
     await store.close()
+
+
+async def test_the_health_check_says_that_it_works(commands):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    worker = commands.start("lattice-worker", "--member", "backend", "--health-port", port)
+    worker.says("working")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+        assert answer.status == 200
+    worker.send(signal.SIGINT)
+    worker.ends(0)
 
 
 async def test_one_conversation_for_ever_is_worked_one_at_a_time(store, commands):
