@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
 
 from lattice.errors import OptionError
 from lattice.integrations.tracing.facts import (
@@ -20,55 +20,105 @@ from lattice.integrations.tracing.facts import (
     token_counts,
     when,
 )
-from lattice.integrations.tracing.tracer import ProjectingTracer
+from lattice.integrations.tracing.tracer import ProjectingTracer, refuse_unknown
 from lattice.integrations.tracing.tree import OpenRun
 from lattice.tracer import ContextTraceEvent
 
-__all__ = ["create_langfuse_context_tracer"]
+__all__ = [
+    "LangfuseChainLike",
+    "LangfuseContextTracerOptions",
+    "LangfuseFlushableSpanProcessor",
+    "LangfuseGenerationLike",
+    "LangfuseKVMap",
+    "LangfuseObservationLike",
+    "LangfuseStartObservation",
+    "LangfuseToolLike",
+    "create_langfuse_context_tracer",
+]
 
 _NANOSECONDS = 1_000_000_000
 
+LangfuseKVMap: TypeAlias = dict[str, Any]
+"""Values by name, for instance metadata."""
 
-def create_langfuse_context_tracer(
-    *,
-    name: str | None = None,
-    client: Any = None,
-    span_processor: Any = None,
-    start_observation: Callable[..., Any] | None = None,
-    tags: Iterable[str] = (),
-    metadata: Mapping[str, Any] | None = None,
-    redact: Callable[[ContextTraceEvent], ContextTraceEvent | None] | None = None,
-    fail_on_error: bool = False,
-) -> ProjectingTracer:
+LangfuseStartObservation: TypeAlias = Callable[..., "LangfuseObservationLike"]
+"""Makes a root observation of ``name``, ``as_type``, ``input`` and ``metadata``."""
+
+Redact = Callable[[ContextTraceEvent], "ContextTraceEvent | dict[str, Any] | None"]
+
+
+class LangfuseObservationLike(Protocol):
+    """What is needed of an observation; ``set_attribute`` and ``create_event`` are used where there are any."""
+
+    def start_observation(self, **options: Any) -> "LangfuseObservationLike":
+        """Make an observation below this one."""
+        ...
+
+    def update(self, **values: Any) -> Any:
+        """Set input, output, level and the like."""
+        ...
+
+    def end(self, *, end_time: int | None = ...) -> Any:
+        """End the observation, at a time in nanoseconds since 1970."""
+        ...
+
+
+LangfuseChainLike: TypeAlias = LangfuseObservationLike
+LangfuseGenerationLike: TypeAlias = LangfuseObservationLike
+LangfuseToolLike: TypeAlias = LangfuseObservationLike
+
+
+class LangfuseFlushableSpanProcessor(Protocol):
+    """A span processor that can be told to export what it holds."""
+
+    def force_flush(self) -> Any:
+        """Export everything."""
+        ...
+
+
+class LangfuseContextTracerOptions(TypedDict, total=False):
+    """What ``create_langfuse_context_tracer()`` takes.
+
+    ``name`` is what traces are called, instead of the agent's name; ``client`` a ``Langfuse`` client of the host's own;
+    ``span_processor`` is flushed by ``flush()`` and ``close()``, if the host registered one itself;
+    ``start_observation`` stands in for the client's method of that name; ``tags`` are put on every trace, ``metadata``
+    on every observation. ``redact`` returns the event as it may leave the house, or None to leave it out. With
+    ``fail_on_error`` events are handled before the query goes on, and errors leave it.
+    """
+
+    name: str
+    client: Any
+    span_processor: LangfuseFlushableSpanProcessor
+    start_observation: LangfuseStartObservation
+    tags: Iterable[str]
+    metadata: Mapping[str, Any]
+    redact: Redact
+    fail_on_error: bool
+
+
+def create_langfuse_context_tracer(**options: Unpack[LangfuseContextTracerOptions]) -> ProjectingTracer:
     """Make a tracer that sends observations to Langfuse; needs the extra ``langfuse``.
 
-    Without ``client``, the one that Langfuse makes of its own environment variables. Close the tracer before a short
-    process ends.
-
-    Args:
-        name: what traces are called, instead of the agent's name.
-        client: a ``Langfuse`` client of the host's own.
-        span_processor: flushed by ``flush()`` and ``close()``, if the host registered one of its own.
-        start_observation: stands in for the client's method of that name.
-        tags: put on every trace.
-        metadata: put on every observation.
-        redact: returns the event as it may leave the house, or None to leave it out.
-        fail_on_error: whether an error of Langfuse leaves ``query()``; events are then handled before it goes on.
+    See ``LangfuseContextTracerOptions``. Without a client, the one that Langfuse makes of its own environment variables
+    is used. Close the tracer before a short process ends.
 
     Raises:
-        OptionError: the extra is not installed.
+        OptionError: an option is unknown, or the extra is not installed.
     """
+    refuse_unknown("create_langfuse_context_tracer", options, LangfuseContextTracerOptions)
+    client, start_observation = options.get("client"), options.get("start_observation")
     if client is None and start_observation is None and importlib.util.find_spec("langfuse") is None:
         raise OptionError('the Langfuse tracer needs an extra: pip install "agent-lattice[langfuse]"')
     sink = _LangfuseSink(
-        name=name,
+        name=options.get("name"),
         client=client,
-        span_processor=span_processor,
+        span_processor=options.get("span_processor"),
         start_observation=start_observation,
-        tags=tuple(tags),
-        metadata=dict(metadata or {}),
+        tags=tuple(options.get("tags", ())),
+        metadata=dict(options.get("metadata", {})),
     )
-    return ProjectingTracer("Langfuse", sink, sink.drain, redact=redact, strict=fail_on_error)
+    redact, strict = options.get("redact"), options.get("fail_on_error", False)
+    return ProjectingTracer("Langfuse", sink, sink.drain, redact=redact, strict=strict)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ import importlib.util
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
 
 from lattice.errors import OptionError
 from lattice.integrations.tracing.facts import (
@@ -19,67 +19,99 @@ from lattice.integrations.tracing.facts import (
     token_counts,
     when,
 )
-from lattice.integrations.tracing.tracer import ProjectingTracer
+from lattice.integrations.tracing.tracer import ProjectingTracer, refuse_unknown
 from lattice.integrations.tracing.tree import OpenRun
 from lattice.tracer import ContextTraceEvent
 
-__all__ = ["create_langsmith_context_tracer"]
+__all__ = [
+    "LangSmithContextTracerOptions",
+    "LangSmithRunTreeConfig",
+    "LangSmithRunTreeLike",
+    "create_langsmith_context_tracer",
+]
 
 Run = Any
 """A ``RunTree`` of LangSmith, or what ``run_tree`` returned in its place."""
 
+LangSmithRunTreeConfig: TypeAlias = dict[str, Any]
+"""The arguments of a ``RunTree``."""
 
-def create_langsmith_context_tracer(
-    *,
-    name: str | None = None,
-    project_name: str | None = None,
-    client: Any = None,
-    api_key: str | None = None,
-    api_url: str | None = None,
-    workspace_id: str | None = None,
-    tags: Iterable[str] = (),
-    metadata: Mapping[str, Any] | None = None,
-    redact: Callable[[ContextTraceEvent], ContextTraceEvent | None] | None = None,
-    fail_on_error: bool = False,
-    run_tree: Callable[[dict[str, Any]], Any] | None = None,
-    run_tree_class: Callable[..., Any] | None = None,
-) -> ProjectingTracer:
-    """Make a tracer that sends runs to LangSmith; needs the extra ``langsmith``.
+Redact = Callable[[ContextTraceEvent], "ContextTraceEvent | dict[str, Any] | None"]
 
-    Without ``client``, ``api_key``, ``api_url`` and ``workspace_id``, LangSmith's own environment variables count.
-    Close the tracer before a short process ends.
 
-    Args:
-        name: what runs are called, instead of the agent's name.
-        project_name: the project that runs go to.
-        client: a ``langsmith.Client`` of the host's own.
-        api_key: the key.
-        api_url: the endpoint.
-        workspace_id: selects a workspace, for keys of several.
-        tags: put on every run.
-        metadata: put on every run.
-        redact: returns the event as it may leave the house, or None to leave it out.
-        fail_on_error: whether an error of LangSmith leaves ``query()``; events are then handled before it goes on.
-        run_tree: makes the object of a root run from its configuration, instead of ``RunTree``.
-        run_tree_class: stands in for the class ``RunTree``.
+class LangSmithRunTreeLike(Protocol):
+    """What is needed of a ``RunTree``."""
+
+    def create_child(self, **config: Any) -> "LangSmithRunTreeLike":
+        """Make a run below this one."""
+        ...
+
+    def add_event(self, events: Any) -> None:
+        """Add an event to the run."""
+        ...
+
+    def post(self, exclude_child_runs: bool = ...) -> None:
+        """Send the beginning of the run."""
+        ...
+
+    def end(self, **values: Any) -> None:
+        """Set outputs, error, end time and metadata."""
+        ...
+
+    def patch(self, *, exclude_inputs: bool | None = ...) -> None:
+        """Send the end of the run."""
+        ...
+
+
+class LangSmithContextTracerOptions(TypedDict, total=False):
+    """What ``create_langsmith_context_tracer()`` takes.
+
+    ``name`` is what runs are called, instead of the agent's name; ``project_name`` the project that they go to;
+    ``client`` a ``langsmith.Client`` of the host's own; ``api_key``, ``api_url`` and ``workspace_id`` stand in for the
+    environment variables; ``tags`` and ``metadata`` are put on every run. ``redact`` returns the event as it may leave
+    the house, or None to leave it out. With ``fail_on_error`` events are handled before the query goes on, and errors
+    leave it. ``run_tree`` makes the object of a root run from its configuration, ``RunTree`` stands in for the class.
+    """
+
+    name: str
+    project_name: str
+    client: Any
+    api_key: str
+    api_url: str
+    workspace_id: str
+    tags: Iterable[str]
+    metadata: Mapping[str, Any]
+    redact: Redact
+    fail_on_error: bool
+    run_tree: Callable[[LangSmithRunTreeConfig], Any]
+    RunTree: Callable[..., Any]
+
+
+def create_langsmith_context_tracer(**options: Unpack[LangSmithContextTracerOptions]) -> ProjectingTracer:
+    """Make a tracer that sends runs to LangSmith; needs the extra ``langsmith``. See ``LangSmithContextTracerOptions``.
+
+    Without a client, a key, a URL and a workspace, LangSmith's own environment variables count. Close the tracer before
+    a short process ends.
 
     Raises:
-        OptionError: the extra is not installed.
+        OptionError: an option is unknown, or the extra is not installed.
     """
-    injected = run_tree is not None or run_tree_class is not None
-    if not injected and importlib.util.find_spec("langsmith") is None:
+    refuse_unknown("create_langsmith_context_tracer", options, LangSmithContextTracerOptions)
+    run_tree, run_tree_class = options.get("run_tree"), options.get("RunTree")
+    if run_tree is None and run_tree_class is None and importlib.util.find_spec("langsmith") is None:
         raise OptionError('the LangSmith tracer needs an extra: pip install "agent-lattice[langsmith]"')
-    connection: dict[str, Any] = {"api_key": api_key, "api_url": api_url, "workspace_id": workspace_id}
+    connection = {name: options.get(name) for name in ("api_key", "api_url", "workspace_id")}
     sink = _LangSmithSink(
-        name=name,
-        project_name=project_name,
-        client=client,
+        name=options.get("name"),
+        project_name=options.get("project_name"),
+        client=options.get("client"),
         connection={key: value for key, value in connection.items() if value is not None},
-        tags=tuple(tags),
-        metadata=dict(metadata or {}),
-        factory=run_tree or (None if run_tree_class is None else lambda options: run_tree_class(**options)),
+        tags=tuple(options.get("tags", ())),
+        metadata=dict(options.get("metadata", {})),
+        factory=run_tree or (None if run_tree_class is None else lambda config: run_tree_class(**config)),
     )
-    return ProjectingTracer("LangSmith", sink, sink.drain, redact=redact, strict=fail_on_error)
+    redact, strict = options.get("redact"), options.get("fail_on_error", False)
+    return ProjectingTracer("LangSmith", sink, sink.drain, redact=redact, strict=strict)
 
 
 class _LangSmithSink:

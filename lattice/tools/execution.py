@@ -20,6 +20,9 @@ from lattice.tools.permission import ask_permission
 from lattice.tools.results import content_text, limit_content, normalise, usable_content
 from lattice.tools.tool import UNSET, ToolContext, ToolDefinition
 
+INVALID_INPUT = "_invalid_input"
+"""Key of a ``tool_use`` block whose input the model client could not read; its value says why."""
+
 ESCAPING = (Exception, BaseExceptionGroup, asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 """Everything but GeneratorExit: a coroutine that is being closed cannot go on."""
 
@@ -99,15 +102,28 @@ def parse_input(definition: ToolDefinition, call: dict[str, Any]) -> Any:
     """Return the parsed input of a call.
 
     Raises:
-        ToolExecutionError: the model's arguments are not a JSON object.
+        ToolExecutionError: the model's arguments are not a JSON object, or its client could not read them.
         Exception: whatever the schema raises.
     """
+    if call.get(INVALID_INPUT):
+        raise ToolExecutionError(_invalid_input(definition, str(call[INVALID_INPUT])))
     raw = call.get("input")
     if raw is None:
         raw = {}
     if not isinstance(raw, dict):
         raise ToolExecutionError(f"the input must be a JSON object, not {raw!r:.200}. Call the tool again with one.")
     return definition.parse(raw)
+
+
+def _invalid_input(definition: ToolDefinition, reason: str) -> str:
+    if "not valid" not in reason:
+        return f"the input {reason}. Call the tool again with one."
+    required = definition.json_schema.get("required")
+    fields = f" with the fields {', '.join(map(str, required))}" if isinstance(required, list) and required else ""
+    return (
+        f"the input is not valid JSON and was not used. Call the tool again with one JSON object{fields}; escape double"
+        " quotes and line breaks inside of texts."
+    )
 
 
 def not_started(call: dict[str, Any], state: BatchState) -> CallOutcome:

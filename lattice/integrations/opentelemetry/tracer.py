@@ -3,7 +3,6 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from lattice.encoding import compact_json
 from lattice.integrations.opentelemetry import conventions as names
 from lattice.integrations.opentelemetry.metrics import ModelMetrics
 from lattice.integrations.tracing.facts import error_text, plain, run_name, token_counts, when
+from lattice.integrations.tracing.tracer import Redact, redacted
 from lattice.integrations.tracing.tree import OpenRun, TraceTree
 from lattice.tracer import ContextTraceEvent
 
@@ -31,7 +31,7 @@ def create_opentelemetry_context_tracer(
     capture_content: bool | None = None,
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
-    redact: Callable[[ContextTraceEvent], ContextTraceEvent | None] | None = None,
+    redact: Redact | None = None,
     fail_on_error: bool = False,
 ) -> "OpenTelemetryTracer":
     """Make a tracer of spans and metrics by the GenAI conventions.
@@ -61,7 +61,7 @@ class OpenTelemetryTracer:
         sink: "_SpanSink",
         providers: tuple[Any, Any],
         *,
-        redact: Callable[[ContextTraceEvent], ContextTraceEvent | None] | None,
+        redact: Redact | None,
         strict: bool,
     ) -> None:
         self.tree = TraceTree(sink)
@@ -71,9 +71,9 @@ class OpenTelemetryTracer:
 
     def on_event(self, event: ContextTraceEvent) -> None:
         """Take one event."""
-        redacted = event if self._redact is None else self._redact(event)
-        if redacted is not None:
-            self.tree.take(redacted)
+        shown = redacted(event, self._redact)
+        if shown is not None:
+            self.tree.take(shown)
 
     async def after_query(self) -> None:
         """Wait for nothing: the SDK exports in the background."""

@@ -1,16 +1,37 @@
 """A context tracer that projects events into spans of another technology, in the background unless it is strict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from lattice.errors import OptionError
 from lattice.integrations.tracing.delivery import Delivery
 from lattice.integrations.tracing.tree import TraceSink, TraceTree
 from lattice.tracer import ContextTraceEvent
 
-__all__ = ["ProjectingTracer"]
+__all__ = ["ProjectingTracer", "Redact", "redacted", "refuse_unknown"]
 
-Redact = Callable[[ContextTraceEvent], ContextTraceEvent | None]
+Redact = Callable[[ContextTraceEvent], "ContextTraceEvent | dict[str, Any] | None"]
+
+
+def refuse_unknown(factory: str, options: Mapping[str, Any], known: type) -> None:
+    """Refuse options that a factory does not know.
+
+    Raises:
+        OptionError: there is one.
+    """
+    names = sorted(known.__annotations__)
+    for key in options:
+        if key not in names:
+            raise OptionError(f'{factory}: unknown option "{key}"; known are {", ".join(names)}')
+
+
+def redacted(event: ContextTraceEvent, redact: Redact | None) -> ContextTraceEvent | None:
+    """Return the event as it may leave the house, or None if it may not."""
+    if redact is None:
+        return event
+    shown = redact(event)
+    return ContextTraceEvent(**shown) if isinstance(shown, dict) else shown
 
 
 class ProjectingTracer:
@@ -35,15 +56,13 @@ class ProjectingTracer:
         Raises:
             Exception: whatever the backend raised, if the tracer is strict; or ``redact``.
         """
-        if self._redact is not None:
-            redacted = self._redact(event)
-            if redacted is None:
-                return
-            event = redacted
+        shown = redacted(event, self._redact)
+        if shown is None:
+            return
         if self._strict:
-            self.tree.take(event)
+            self.tree.take(shown)
         else:
-            self.delivery.submit(partial(self.tree.take, event))
+            self.delivery.submit(partial(self.tree.take, shown))
 
     async def after_query(self) -> None:
         """Wait for nothing: delivery goes on in the background."""

@@ -216,7 +216,7 @@ async def test_a_name_and_the_run_tree_function_win(events):
     def never(**_options):
         raise AssertionError
 
-    tracer = create_langsmith_context_tracer(name="mine", run_tree=host, run_tree_class=never)
+    tracer = create_langsmith_context_tracer(name="mine", run_tree=host, RunTree=never)
     tracer.on_event(events("run_start"))
     await tracer.flush()
     assert host.roots[0].options["name"] == "mine"
@@ -253,6 +253,19 @@ async def test_a_strict_tracer_raises_and_a_tolerant_one_does_not(events):
     tolerant.on_event(events("run_start"))
     await tolerant.flush()
     assert tolerant.delivery.failures == 1
+
+
+async def test_redact_may_return_the_row(events):
+    def rename(event):
+        return {**event.to_dict(), "source": {"kind": "agent", "name": "nobody"}}
+
+    (root,) = await traced([events("run_start")], redact=rename)
+    assert root.options["name"] == "nobody"
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(OptionError, match="projectname"):
+        create_langsmith_context_tracer(projectname="P")
 
 
 def test_a_missing_extra_is_named(monkeypatch):
@@ -344,7 +357,7 @@ async def test_the_end_of_a_query_does_not_wait_for_a_backend_that_hangs():
         def post(self, **_options):
             gate.wait(30)
 
-    tracer = create_langsmith_context_tracer(run_tree_class=Hanging)
+    tracer = create_langsmith_context_tracer(RunTree=Hanging)
     assert (await agent(tracer, "done").prompt("hi")).result == "done"
     assert not gate.is_set()
     gate.set()

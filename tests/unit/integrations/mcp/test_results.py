@@ -8,7 +8,6 @@ TEXT = {"type": "text", "text": "one"}
 
 
 def test_texts_and_other_blocks_are_joined_by_lines_and_structured_content_comes_last():
-    """agent:MCP-07"""
     link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
     result = {"content": [TEXT, link], "structuredContent": {"total": 3}}
     assert read_result(result) == 'one\n{"type":"resource_link","uri":"file:///a","name":"a"}\n{"total":3}'

@@ -36,7 +36,7 @@ def no_child_is_left():
 
 
 async def test_tools_of_all_pages_with_clean_names_and_calls_by_the_original_ones(stdio_server, call):
-    """agent:MCP-01 agent:MCP-02 agent:MCP-03 agent:MCP-09"""
+    """agent:MCP-01 agent:MCP-03 agent:MCP-09"""
     async with await connect_mcp_stdio_server(stdio_server(), name_prefix="docs") as mcp:
         names = [definition.name for definition in mcp.tools]
         assert len(names) == len(set(names)) == 12
@@ -49,7 +49,7 @@ async def test_tools_of_all_pages_with_clean_names_and_calls_by_the_original_one
 
 
 async def test_images_structured_content_and_failures(stdio_server, call):
-    """agent:MCP-07 agent:MCP-08"""
+    """agent:MCP-08"""
     async with await connect_mcp_stdio_server(stdio_server()) as mcp:
         picture = await call(mcp.tools, "picture")
         assert [block["type"] for block in picture] == ["text", "image"]

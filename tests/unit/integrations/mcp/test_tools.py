@@ -30,7 +30,7 @@ class Client:
 
 
 async def test_listed_tools_become_tools_of_an_agent_and_calls_use_the_original_name(call):
-    """agent:MCP-01 agent:MCP-04 agent:MCP-05 agent:MCP-06"""
+    """agent:MCP-01 agent:MCP-05 agent:MCP-06"""
     client = Client([{"name": "web.search", "description": "Searches.", "inputSchema": SCHEMA}])
     (definition,) = await create_mcp_tools(client, name_prefix="docs")
     assert (definition.name, definition.description) == ("docs_web_search", "Searches.")
