@@ -12,10 +12,12 @@ from lattice.errors import LeaseLostError, SizeLimitError
 from lattice.errors import TimeoutError as DeadlineError
 from lattice.events import TeamAgentEvent, TeamMessageEvent
 from lattice.ids import derive_id
-from lattice.mailbox import LEAD_MAILBOX
+from lattice.mailbox import LEAD_MAILBOX, MessageStatus
 from lattice.runs import Claim, ConversationState, Settled
 from lattice.team.actor import Actor, lead_source, member_source
+from lattice.team.drain import unanswered
 from lattice.team.endings import Ending, ending_of, report_message
+from lattice.team.failures import AgentRuntimeFailure
 from lattice.team.grants import granted_permissions
 from lattice.team.host import Held, Host, describe
 from lattice.team.leg import RESUME, drive, open_session
@@ -167,6 +169,8 @@ class MemberWork:
                 await asyncio.sleep(min(30.0, 0.5 * 2**number) * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
                 again = RESUME if isinstance(work.session, Agent) else self._envelope(work)
                 ending = await self._attempt(work, again)
+            if work.claim.item.mode == "message" and work.actor.tools:
+                ending = self._answered(work, ending)
             return await self._within_limit(work, ending)
         finally:
             if timer is not None:
@@ -184,6 +188,18 @@ class MemberWork:
         if work.held.lost:
             raise LeaseLostError
         return ending_of(work.actor, answer, self._cause(work.held, answer.error))
+
+    def _answered(self, work: _Work, ending: Ending) -> Ending:
+        """Mail is closed by ``team_reply`` or ``team_followup``; plain words at the end reach nobody."""
+        message = work.claim.item.message
+        if work.actor.reply is not None or ending.status is MessageStatus.CANCELLED:
+            return ending
+        if message.id in work.actor.followed_up and ending.status is MessageStatus.DONE:
+            return Ending(status=MessageStatus.DONE)
+        reason = ending.failure.message if ending.failure is not None else ending.report or ""
+        text = unanswered(self.member.key, reason)
+        failure = ending.failure or AgentRuntimeFailure("agent_error", text, "LatticeError")
+        return Ending(status=MessageStatus.FAILED, report=text, failure=failure)
 
     @staticmethod
     def _cause(held: Held, error: Any) -> Any:

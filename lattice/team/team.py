@@ -1,7 +1,6 @@
 """A team: a lead, its members and their mailboxes, callable like an agent."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from lattice.agent.spec import is_agent_spec
@@ -14,6 +13,7 @@ from lattice.run_store import RunStore
 from lattice.team.actor import lead_source
 from lattice.team.agent_tool import agent_tool
 from lattice.team.definition import Directory, TeamMemberDefinition
+from lattice.team.drain import Drain, TeamDrainResult, read_drain_options
 from lattice.team.mailbox_tools import mailbox_tools
 from lattice.team.names import clean_name
 from lattice.team.runner import TeamRunner
@@ -36,15 +36,6 @@ class TeamDrainOptions(TypedDict, total=False):
 
     max_rounds: int
     max_messages: int
-
-
-@dataclass(frozen=True, slots=True)
-class TeamDrainResult:
-    """What ``Team.drain`` did."""
-
-    processed: int
-    failed: int
-    rounds: int
 
 
 def create_team(
@@ -141,6 +132,20 @@ class Team:
         """
         draft = TeamMessage(id="", from_=from_, to=self.directory.resolve(to), content=content, **options)
         return await self._mail.send(draft)
+
+    async def drain(self, options: Mapping[str, Any] | None = None, /, **keywords: Any) -> TeamDrainResult:
+        """Claim what waits in each member's own mailbox and prompt that member with it, one after another.
+
+        Args:
+            options: the same as ``keywords``, as a dict.
+            keywords: ``max_rounds`` (10; one message per member each), ``max_messages`` (50) and ``signal``.
+
+        Raises:
+            OptionError: an option is unknown or cannot be used.
+            AbortError: the signal fired.
+        """
+        limits = read_drain_options({**(options or {}), **keywords})
+        return await Drain(self.directory, self.mailbox, self.member_tools).run(*limits)
 
     # --- running in this process --------------------------------------------------------------------------------
 
