@@ -251,15 +251,17 @@ class LatticeClient:
     # --- waiting ------------------------------------------------------------------------------------------------
 
     async def _ended(self, run_id: str) -> RunRecord:
+        seen = False
         while True:
-            tip = await self._patiently(partial(self._last_event, run_id))
+            tip = b"" if seen else await self._patiently(partial(self._last_event, run_id))
             run = await self.run(run_id)
             if await self._is_final(run):
                 return run
-            if run.status.is_terminal:
+            if run.status.is_terminal or not tip:
+                seen = False
                 await asyncio.sleep(_RETRY_LOOK)
             else:
-                await self._patiently(partial(self._ends.wait, run_id, tip, _LOOK_AGAIN))
+                seen = await self._patiently(partial(self._ends.wait, run_id, tip, _LOOK_AGAIN))
 
     async def _last_event(self, run_id: str) -> bytes:
         async with self._at_once:
