@@ -1,119 +1,127 @@
-"""What the Agent loop costs per turn, beside a bare loop that does only what any loop must.
+"""What the Agent loop costs per turn, beside a bare loop and the agent loops of others, in one run.
 
-    python -m bench.loop [--rounds N] [--turns N]
+    python -m bench.loop [--rounds N] [--only NAME ...]
 
-A model that answers in no time asks for one tool call per turn, N turns long. ``bare-once`` encodes each message once;
-``bare`` encodes the whole growing history again each turn, as a plain client does. Both parse the answer.
+A model that answers in no time asks for one call of an async tool per turn. Each subject runs in a process of its own;
+the rounds go through all subjects in turn, and ratios are taken within a round. Nothing here waits for anything, so what
+is measured is processor time, which a busy machine changes least; only imports are timed by the clock.
+The floor and lattice encode every request and parse every answer; the models of the peers answer with ready objects.
 """
 
 import argparse
-import asyncio
-import time
-
-import orjson
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
 
 from bench import harness
 
-SYSTEM = "You add numbers."
-TOOL = {
-    "name": "add",
-    "description": "Add two numbers.",
-    "input_schema": {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-    },
+SUBJECTS = {
+    "floor": "floor",
+    "lattice": "lattice",
+    "lattice-once": "lattice",
+    "agno": "agno",
+    "smolagents": "smolagents",
+    "pydantic-ai": "pydantic_ai",
+    "openai-agents": "openai_agents",
 }
+QUIET = {
+    "AGNO_TELEMETRY": "false",
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "DO_NOT_TRACK": "1",
+    "PYTHONWARNINGS": "ignore",
+}
+IMPORT = """
+import sys, time
+began = time.perf_counter()
+exec(sys.argv[1], {})
+print(time.perf_counter() - began)
+"""
+COLUMNS = {
+    "us_10": "us/turn N=10",
+    "us_50": "N=50",
+    "us_200": "N=200",
+    "together": "100 conv. turns/s",
+    "import_s": "import s",
+    "idle_kib": "KiB/idle agent",
+}
+BEST = {"together": max}
 
 
-def answer(turn, turns):
-    """The model's reply of one turn, as a plain dict."""
-    if turn < turns:
-        call = {"type": "tool_use", "id": f"toolu_{turn:06d}", "name": "add", "input": {"a": turn, "b": 1}}
-        content, reason = [{"type": "text", "text": "Adding."}, call], "tool_use"
-    else:
-        content, reason = [{"type": "text", "text": "The sum stands."}], "end_turn"
-    usage = {"input_tokens": 100 + turn, "output_tokens": 12}
-    return {"role": "assistant", "content": content, "usage": usage, "stopReason": reason}
+def python_of(name):
+    """The interpreter of a subject: ours for the floor and lattice, else the peers' environment."""
+    if name in {"floor", "lattice", "lattice-once"}:
+        return sys.executable
+    home = Path(os.environ.get("BENCH_LOOPS_VENV") or harness.BENCH / "loop_peers" / ".venv")
+    if not (home / "bin" / "python").exists():
+        sys.exit(f"no environment for the peers in {home}; bench/README.md says how to make it")
+    return str(home / "bin" / "python")
 
 
-async def add(numbers):
-    return str(numbers["a"] + numbers["b"])
-
-
-async def bare(turns, *, once):
-    """The least that a conversation needs: request, answer, call, result."""
-    messages = [{"role": "user", "content": "Add."}]
-    encoded = [orjson.dumps(messages[0])]
-    tools = orjson.dumps([TOOL])
-    for turn in range(turns + 1):
-        history = b",".join(encoded) if once else orjson.dumps(messages)
-        assert len(history) + len(tools) > 0
-        reply = orjson.loads(orjson.dumps(answer(turn, turns)))
-        said = {"role": "assistant", "content": reply["content"]}
-        calls = [block for block in reply["content"] if block["type"] == "tool_use"]
-        results = [{"type": "tool_result", "tool_use_id": c["id"], "content": await add(c["input"])} for c in calls]
-        for message in (said, {"role": "user", "content": results}):
-            messages.append(message)
-            if once:
-                encoded.append(orjson.dumps(message))
-        if not calls:
-            return
-
-
-async def lattice_agent(turns):
-    """The shipped Agent with one tool; its model encodes what is new and parses an answer."""
-    from lattice import create_bare_agent, tool
-
-    class Model:
-        turn = 0
-
-        async def create_message(self, request):
-            assert orjson.dumps(request.messages[-1])
-            reply = orjson.loads(orjson.dumps(answer(self.turn, turns)))
-            self.turn += 1
-            return reply
-
-    agent = create_bare_agent(
-        model="scripted",
-        system_prompt=SYSTEM,
-        model_client=Model(),
-        max_turns=turns + 2,
-        tools=[tool("add", TOOL["description"], TOOL["input_schema"], add)],
+def run_python(name, *arguments):
+    env = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")} | QUIET
+    done = subprocess.run(
+        [python_of(name), *arguments],
+        cwd=harness.ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
-    result = await agent.prompt("Add.", stream=False)
-    if result.subtype != "success":
-        raise SystemExit(f"the agent ended {result.subtype}: {result.result}")
+    if done.returncode:
+        sys.exit(f"{name} failed:\n{done.stderr[-2000:]}")
+    return done.stdout.strip().splitlines()[-1]
 
 
-CASES = {
-    "bare": lambda turns: bare(turns, once=False),
-    "bare-once": lambda turns: bare(turns, once=True),
-    "lattice": lattice_agent,
-}
+def measure(name):
+    """One round of one subject: its figures, with the import from a bare interpreter."""
+    told = json.loads(run_python(name, "-m", "bench.loop_peers", SUBJECTS[name], name))
+    seconds = float(run_python(name, "-c", IMPORT, told["imports"]))
+    return told["figures"] | {"import_s": seconds}, told["versions"]
 
 
-def microseconds(case, turns):
-    """One conversation, timed after a warm-up, per turn."""
+def summary(rounds):
+    """Per subject and column: the best round, and the median over rounds of the ratio to the floor."""
+    return {
+        name: {
+            column: {
+                "best": BEST.get(column, min)(one[name][column] for one in rounds),
+                "ratio": statistics.median(one[name][column] / max(one["floor"][column], 1e-9) for one in rounds),
+            }
+            for column in COLUMNS
+        }
+        for name in rounds[0]
+    }
 
-    async def go():
-        await case(min(turns, 10))
-        began = time.perf_counter()
-        await case(turns)
-        return (time.perf_counter() - began) * 1e6 / turns
 
-    return asyncio.run(go())
+def show(figures):
+    print(f"\n| {'':14} | " + " | ".join(COLUMNS.values()) + " | x floor, N=50 |")
+    print("|---" * (len(COLUMNS) + 2) + "|")
+    for name, columns in figures.items():
+        cells = [f"{columns[column]['best']:,.3g}" for column in COLUMNS]
+        print(f"| {name:14} | " + " | ".join(cells) + f" | {columns['us_50']['ratio']:.1f} |")
+    sys.stdout.flush()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=SUBJECTS, default=list(SUBJECTS), help="the floor always runs")
     options = parser.parse_args()
-    rounds = [{name: microseconds(case, options.turns) for name, case in CASES.items()} for _ in range(options.rounds)]
-    figures = harness.compare(rounds, "bare")
-    harness.show(f"Agent loop, {options.turns} turns", "us/turn", figures)
-    harness.save("loop", figures)
+    names = [name for name in SUBJECTS if name in {"floor", *options.only}]
+    rounds, versions = [], {}
+    for _ in range(options.rounds):
+        one = {}
+        for name in names:
+            one[name], versions[name] = measure(name)
+        rounds.append(one)
+    figures = summary(rounds)
+    show(figures)
+    print("\nversions:", json.dumps(versions))
+    harness.save("loop", {"rounds": rounds, "summary": figures, "versions": versions})
 
 
 if __name__ == "__main__":

@@ -113,11 +113,11 @@ def copy_json(value: Any) -> Any:
 
 def _clean_copy(value: Any) -> Any:
     if isinstance(value, str):
-        return clean_text(value)
+        return value if value.isascii() and value.isprintable() else clean_text(value)
     if isinstance(value, dict):
         if value.get("type") in _VERBATIM:
             return copy_json(value)  # signed by the provider: not a byte may change
-        return {clean_text(k) if isinstance(k, str) else k: _clean_copy(v) for k, v in value.items()}
+        return {_clean_copy(key): _clean_copy(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_clean_copy(item) for item in value]
     return value

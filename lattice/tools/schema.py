@@ -8,6 +8,7 @@ from typing import Any
 from lattice.encoding import decode, encode
 from lattice.errors import OptionError
 from lattice.messages import copy_json
+from lattice.tools.flat_schema import flat_check
 
 __all__ = ["make_parser", "parse_with", "same_schema", "schema_to_json"]
 
@@ -131,13 +132,19 @@ def _validator_class(schema: dict[str, Any]) -> Any:
 class _JsonSchemaParser:
     """Validates by a JSON Schema and hands out a copy, so that a handler cannot edit the conversation."""
 
-    __slots__ = ("_schema", "_validator")
+    __slots__ = ("_fits", "_schema", "_validator")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = copy.deepcopy(schema)
+        self._fits = flat_check(self._schema)
         self._validator: Any = None
 
     def __call__(self, value: Any) -> Any:
+        if self._fits is None or not self._fits(value):
+            self._validate(value)
+        return copy_json(value)
+
+    def _validate(self, value: Any) -> None:
         if self._validator is None:
             from referencing import Registry  # noqa: PLC0415 - comes with jsonschema
 
@@ -146,7 +153,6 @@ class _JsonSchemaParser:
         problems = sorted(self._validator.iter_errors(value), key=lambda error: str(list(error.absolute_path)))
         if problems:
             raise ValueError("; ".join(_describe(error) for error in problems[:20]))
-        return copy_json(value)
 
 
 def _describe(error: Any) -> str:
