@@ -3,11 +3,14 @@
 import signal
 import socket
 import urllib.request
+from dataclasses import replace
 
 import pytest
 
+from lattice.ids import new_id
 from lattice.mailbox import TeamMessage
 from lattice.redis.connection import open_redis
+from lattice.runs import Batch, RunRecord, Step, WorkItem
 from tests.processes.commands import Commands, until
 from tests.processes.servers import RedisServer
 from workers.connections import OwnRedisRunStore
@@ -40,9 +43,18 @@ async def store(server):
     await store.close()
 
 
-async def send(store, content="do it"):
-    draft = TeamMessage(id="", from_="manager", to="gated::backend", content=content)
-    return await store.send(draft, member="backend")
+async def hand_off(store, *tasks):
+    """Hand tasks to the member as a lead does, and return their messages."""
+    run = RunRecord(id=new_id(), team="gated", task="all of it")
+    await store.start_run(replace(run, conversation=run.id))
+    taken = await store.take_run(run.id, "a test", 600_000)
+    drafts = [
+        TeamMessage(id=new_id(), from_="manager", to="gated::backend", content=task, run_id=run.id) for task in tasks
+    ]
+    items = tuple(WorkItem(message=draft, member="backend", conversation=draft.id) for draft in drafts)
+    word, messages = await store.hand_off(taken.lease, Batch(id=new_id(), items=items), Step(conversation=run.id))
+    assert word == "accepted"
+    return messages
 
 
 async def status(store, message):
@@ -53,14 +65,14 @@ async def status(store, message):
 async def test_a_burst_works_what_is_there_and_ends(store, commands):
     commands.folder.mkdir()
     (commands.folder / "open").touch()
-    messages = [await send(store, f"task {number}") for number in range(5)]
+    messages = await hand_off(store, "a", "b", "c", "d", "e")
     commands.run("lattice-worker", "--member", "backend", "--burst")
     assert [await status(store, message) for message in messages] == ["done"] * 5
     assert await store.processes() == []
 
 
 async def test_sigterm_lets_running_work_finish(store, commands):
-    message = await send(store)
+    (message,) = await hand_off(store, "do it")
     worker = commands.start("lattice-worker", "--member", "backend")
     until((commands.folder / "begun-0").exists, "the work has begun")
     (process,) = await store.processes()
@@ -74,7 +86,7 @@ async def test_sigterm_lets_running_work_finish(store, commands):
 
 
 async def test_what_does_not_finish_in_time_is_handed_back_at_once(store, commands):
-    message = await send(store)
+    (message,) = await hand_off(store, "do it")
     worker = commands.start("lattice-worker", "--member", "backend", "--drain-timeout", "0", "--lease", "10m")
     until((commands.folder / "begun-0").exists, "the work has begun")
     worker.send(signal.SIGTERM)
@@ -91,7 +103,7 @@ async def test_a_worker_outlives_a_redis_that_was_restarted(server, commands):
     server.stop()
     server.start()
     store = OwnRedisRunStore(open_redis(server.url), "gated")
-    message = await send(store)
+    (message,) = await hand_off(store, "do it")
     until((commands.folder / "begun-0").exists, "the work has begun")
     worker.send(signal.SIGTERM)
     worker.ends(0)
