@@ -36,6 +36,9 @@ _SOCKET_TIMEOUT = 20
 _log = logging.getLogger("lattice.rq")
 _ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED})
 
+_SETTLED = frozenset({JobStatus.FINISHED, JobStatus.CANCELED})
+"""Ends that follow from the end of the run; RQ itself calls a job failed when its worker is silent for too long."""
+
 
 @dataclass(slots=True)
 class Running:
@@ -165,15 +168,21 @@ class Books:
         pipe.persist(job.key)
         pipe.lrem(self.queue.intermediate_queue_key, 1, job.id)
 
-    async def adopt(self, job_id: str) -> Job | None:
-        """Take a job from a worker that died: forget its executions and whatever RQ made of it meanwhile."""
+    async def adopt(self, job_id: str) -> Job | str:
+        """Take a job from a worker that died: forget its executions and whatever RQ made of it meanwhile.
+
+        The word unknown when RQ does not know it, ended when somebody has finished it already.
+        """
         registry = ExecutionRegistry(job_id, connection=self.queue.connection)
         async with self._pipeline(transaction=False) as pipe:
             pipe.hgetall(Job.key_for(job_id))
             pipe.zrange(registry.key, 0, -1)
             raw, execution_ids = await pipe.execute()
-        if not raw:
-            return None
+        job = self._restore(job_id, raw) if raw else None
+        if job is None:
+            return "unknown"
+        if job.get_status(refresh=False) in _SETTLED:
+            return "ended"
         async with self._pipeline() as pipe:
             for execution_id in map(_text, execution_ids):
                 old = Execution(execution_id, job_id, connection=self.queue.connection)
@@ -185,7 +194,7 @@ class Books:
             pipe.lrem(self.queue.key, 0, job_id)
             pipe.lrem(self.queue.intermediate_queue_key, 0, job_id)
             await pipe.execute()
-        return self._restore(job_id, raw)
+        return job
 
     # --- while they run -----------------------------------------------------------------------------------------
 

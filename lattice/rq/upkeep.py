@@ -85,7 +85,7 @@ class Upkeep:
             word = await self.worker.adopt(execution.job_id)
             if word == "adopted":
                 _log.info("job %s has no live worker; this one goes on with it", execution.job_id)
-            elif word == "unknown":
+            elif word != "running":
                 await self.books.forget(execution)
 
     async def _return_stuck(self) -> None:

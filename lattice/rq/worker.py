@@ -225,12 +225,17 @@ class AsyncWorker(BaseWorker):
         self._keep(self._begin([job]))
 
     async def adopt(self, job_id: str) -> str:
-        """Run a job that a dead worker left behind: adopted, running (here already), or unknown (RQ forgot it)."""
+        """Run a job that a dead worker left behind.
+
+        Words: adopted, running (here already), ended (somebody finished it), unknown (RQ forgot it).
+        """
         if job_id in self.running:
             return "running"
         job = await self.books.adopt(job_id)
-        if job is None:
-            return "unknown"
+        if isinstance(job, str):
+            return job
+        if job_id in self.running:
+            return "running"
         await self._begin([job])
         return "adopted"
 

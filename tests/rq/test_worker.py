@@ -135,6 +135,17 @@ async def test_an_adopted_job_moves_to_the_new_worker_and_finishes_there(house, 
     assert house.queue.finished_job_registry.get_job_ids() == ["run-1"]
 
 
+async def test_a_job_that_has_been_finished_is_not_run_again(house, engine):
+    engine.answers["run-1"] = "succeeded"
+    house.enqueue("run-1")
+    first = await house.worker()
+    await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED and not first.running)
+    second = await house.worker()
+    assert await second.adopt("run-1") == "ended"
+    assert engine.driven == ["run-1"]
+    assert len(house.job("run-1").results()) == 1
+
+
 async def test_a_job_that_rq_called_failed_is_finished_by_its_adopter(house, engine):
     house.enqueue("run-1")
     first = await house.worker()
