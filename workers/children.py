@@ -90,6 +90,11 @@ class Children:
         process = self._running.get(name)
         return process.pid if process is not None else None
 
+    @property
+    def pids(self) -> set[int | None]:
+        """The process ids of all children, with None for those that are not running."""
+        return {self.pid(name) for name in self._tasks}
+
     async def stop(self, within: float) -> bool:
         """Ask all to end, and kill what has not ended after ``within`` seconds; whether all ended by themselves."""
         self._stopping = True

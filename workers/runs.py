@@ -8,6 +8,7 @@ import click
 
 from lattice.encoding import pretty_json
 from lattice.errors import OptionError
+from lattice.run_store import RunStore
 from lattice.runs import RunRecord
 from workers.apps import load_app
 from workers.connections import client_of, store_of
@@ -68,7 +69,7 @@ async def _show(settings: Settings, run_id: str, *, as_json: bool) -> int:
         record = await store.get_run(run_id)
         if record is None:
             raise OptionError(f"there is no run {run_id!r}; lattice runs lists those that are kept")
-        items = work_items(event for _offset, event in await store.read_events(run_id))
+        items = work_items(await _all_events(store, run_id))
     if as_json:
         print_json({**run_object(record), "work_items": items})
         return EXIT_OK
@@ -83,6 +84,15 @@ async def _show(settings: Settings, run_id: str, *, as_json: bool) -> int:
     if answer:
         click.echo(f"\n{answer if isinstance(answer, str) else pretty_json(answer)}")
     return EXIT_OK
+
+
+async def _all_events(store: RunStore, run_id: str) -> list[dict[str, Any]]:
+    """Return what has happened so far; a store gives long streams in parts."""
+    events, after = [], "0"
+    while part := await store.read_events(run_id, after):
+        after = part[-1][0]
+        events += [event for _offset, event in part]
+    return events
 
 
 async def _cancel(settings: Settings, run_id: str, reason: str, *, as_json: bool) -> int:

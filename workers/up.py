@@ -42,7 +42,7 @@ async def _up(app: LoadedApp, settings: Settings, stop: StopRequest) -> int:
         members = member_names(app.team)
         async with start_team(team_processes(members, settings), settings, sys.stdout) as (children, say):
             _introduce(say, app.team.name, members, url)
-            announcing = asyncio.create_task(_announce(say, app.team.name, 1 + len(members), settings))
+            announcing = asyncio.create_task(_announce(say, app.team.name, children, settings))
             try:
                 await _until_stopped(stop, children)
             finally:
@@ -59,10 +59,10 @@ def _introduce(say: LinePrinter, team: str, members: tuple[str, ...], url: str) 
     say("lattice", f"submit with: lattice-submit --team {team} --redis-url '{hide_passwords(url)}' \"your task\"")
 
 
-async def _announce(say: LinePrinter, team: str, expected: int, settings: Settings) -> None:
+async def _announce(say: LinePrinter, team: str, children: Children, settings: Settings) -> None:
     """Say when every process has reported."""
     async with client_of(settings, team) as client:
-        while len(await client.processes()) < expected:  # noqa: ASYNC110 - they report to Redis, not to us
+        while not children.pids <= {process.pid for process in await client.processes()}:  # noqa: ASYNC110 - they report to Redis
             await asyncio.sleep(0.2)
     say("lattice", "ready")
 
