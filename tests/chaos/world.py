@@ -1,0 +1,89 @@
+"""What a team left in Redis, read raw: run records, messages, batches, conversations, and the keys themselves."""
+
+from dataclasses import dataclass, field
+
+from lattice.encoding import decode
+from lattice.runs import is_lasting
+
+LASTING = ("sequence", "depths", "retention", "runs", "leases", "dead", "processes", "processes:info")
+"""Keys of a team that stay: their number does not grow with the work."""
+
+LASTING_KINDS = ("mailbox", "index", "counts")
+"""Kinds of keys of which each member has one that stays."""
+
+
+@dataclass
+class World:
+    """Everything of a set of runs, by id; values are decoded texts."""
+
+    runs: dict[str, dict] = field(default_factory=dict)
+    messages: dict[str, dict] = field(default_factory=dict)
+    batches: dict[str, dict] = field(default_factory=dict)
+    conversations: dict[str, list] = field(default_factory=dict)
+    events: dict[str, list] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    without_expiry: list[str] = field(default_factory=list)
+    open_leases: list[str] = field(default_factory=list)
+    depths: dict[str, str] = field(default_factory=dict)
+
+    def work_of(self, run_id):
+        """Return the messages of a run that members worked on, in send order."""
+        own = (m for m in self.messages.values() if m.get("runId") == run_id and m.get("claimable") == "1")
+        return sorted(own, key=lambda m: int(m["sequence"]))
+
+    def handed_off(self, parent):
+        """Return the ids of what ``run:<id>`` or ``message:<id>`` handed off and was to be told of, in order."""
+        batches = [b for b in self.batches.values() if b["parent"] == parent and b["pauses"] == "1"]
+        batches.sort(key=lambda b: int(self.messages[b["items"][0]]["sequence"]))
+        return [item for batch in batches for item in batch["items"]]
+
+
+def _texts(record):
+    return {key.decode(): value.decode("utf-8", "replace") for key, value in record.items()}
+
+
+async def read_world(redis, keys, run_ids):
+    """Read everything that belongs to these runs."""
+    world = World()
+    for run_id in run_ids:
+        record = _texts(await redis.hgetall(keys.run(run_id)))
+        if not record:
+            continue
+        world.runs[run_id] = record
+        world.events[run_id] = [decode(e[b"event"]) for _, e in await redis.xrange(keys.events(run_id))]
+        await _read_conversation(redis, keys, world, record["conversation"])
+        for name in await redis.lrange(keys.run_messages(run_id), 0, -1):
+            await _read_message(redis, keys, world, name.decode())
+    world.dead = {e[b"id"].decode() for _, e in await redis.xrange(keys.dead)}
+    world.open_leases = [name.decode() for name in await redis.zrange(keys.leases, 0, -1)]
+    world.depths = _texts(await redis.hgetall(keys.depths))
+    world.without_expiry = await keys_without_expiry(redis, keys)
+    return world
+
+
+async def _read_message(redis, keys, world, message_id):
+    message = _texts(await redis.hgetall(keys.message(message_id)))
+    world.messages[message_id] = message
+    if message.get("claimable") == "1":
+        await _read_conversation(redis, keys, world, message["conversation"])
+    batch = message.get("batch")
+    if batch and batch not in world.batches:
+        record = _texts(await redis.hgetall(keys.batch(batch)))
+        world.batches[batch] = {**record, "items": decode(record["items"])}
+
+
+async def _read_conversation(redis, keys, world, name):
+    if name not in world.conversations:
+        world.conversations[name] = [decode(m) for m in await redis.lrange(keys.conversation(name), 0, -1)]
+
+
+async def keys_without_expiry(redis, keys):
+    """Return the team's keys that would stay for ever, without those of which there is a fixed number."""
+    found = []
+    async for key in redis.scan_iter(match=f"{keys.prefix}*", count=1000):
+        name = key.decode().removeprefix(keys.prefix)
+        kind, _, rest = name.partition(":")
+        lasting = name in LASTING or kind in LASTING_KINDS or (kind == "conversation" and is_lasting(rest))
+        if not lasting and await redis.ttl(key) == -1:
+            found.append(name)
+    return sorted(found)
