@@ -1,0 +1,124 @@
+"""Sets OpenTelemetry up for a process, by the standard ``OTEL_*`` variables."""
+
+import asyncio
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from lattice.errors import OptionError
+
+__all__ = ["Telemetry", "start_telemetry"]
+
+_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_OTLP = "opentelemetry.exporter.otlp.proto.http"
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """The providers of a process; a provider is None if nobody wants what it makes.
+
+    ``reader`` is what ``serve_metrics()`` reads from.
+    """
+
+    tracer_provider: TracerProvider | None
+    meter_provider: MeterProvider | None
+    reader: InMemoryMetricReader | None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is recorded."""
+        return self.tracer_provider is not None or self.meter_provider is not None
+
+    async def shutdown(self) -> None:
+        """Export what is left and end the exporters; a backend that is down costs seconds, not the process."""
+        for provider in (self.tracer_provider, self.meter_provider):
+            if provider is not None:
+                await asyncio.to_thread(provider.shutdown)
+
+
+def start_telemetry(
+    service_name: str,
+    *,
+    attributes: Mapping[str, str] | None = None,
+    prometheus: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Telemetry:
+    """Make the providers that the environment asks for.
+
+    Spans and metrics go to OTLP if ``OTEL_EXPORTER_OTLP_ENDPOINT`` (or its variant for one signal) is set, or
+    ``OTEL_TRACES_EXPORTER`` / ``OTEL_METRICS_EXPORTER`` is ``otlp``; ``none`` and ``OTEL_SDK_DISABLED=true`` switch
+    them off. ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` win over what is given here.
+
+    Args:
+        service_name: ``service.name``.
+        attributes: more attributes of the resource, for instance team and member.
+        prometheus: whether metrics are kept for ``serve_metrics()`` as well.
+        environment: stands in for ``os.environ``.
+
+    Raises:
+        OptionError: OTLP is asked for and its exporter is not installed.
+    """
+    variables = os.environ if environment is None else environment
+    if variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return Telemetry(None, None, None)
+    traces, measures = _wants(variables, "TRACES"), _wants(variables, "METRICS")
+    if (traces or measures) and not _has_exporter():
+        raise OptionError(f'{_ENDPOINT} is set, and needs an extra: pip install "agent-lattice[otlp]"')
+    resource = _resource(service_name, attributes or {})
+    reader = InMemoryMetricReader() if prometheus else None
+    return Telemetry(
+        _tracer_provider(resource) if traces else None,
+        _meter_provider(resource, reader, exports=measures) if measures or prometheus else None,
+        reader,
+    )
+
+
+def _resource(service_name: str, attributes: Mapping[str, str]) -> Resource:
+    named = Resource.create()  # by the variables
+    if str(named.attributes["service.name"]).startswith("unknown_service"):
+        named = named.merge(Resource({"service.name": service_name}))
+    return Resource(dict(attributes)).merge(named)
+
+
+def _wants(variables: Mapping[str, str], signal: str) -> bool:
+    exporters = variables.get(f"OTEL_{signal}_EXPORTER")
+    if exporters is not None:
+        return "otlp" in {name.strip() for name in exporters.split(",")}
+    return bool(variables.get(_ENDPOINT) or variables.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"))
+
+
+def _has_exporter() -> bool:
+    try:
+        return importlib.util.find_spec(_OTLP) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _tracer_provider(resource: Resource) -> TracerProvider:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - an extra
+        OTLPSpanExporter,
+    )
+
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+def _meter_provider(resource: Resource, reader: InMemoryMetricReader | None, *, exports: bool) -> MeterProvider:
+    readers: list[MetricReader] = [] if reader is None else [reader]
+    if exports:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - an extra
+            OTLPMetricExporter,
+        )
+
+        exporter: Any = OTLPMetricExporter()
+        readers.append(PeriodicExportingMetricReader(exporter))
+    return MeterProvider(readers, resource=resource, shutdown_on_exit=False)
