@@ -63,7 +63,8 @@ class LinePrinter:
         """Write one line."""
         colour = self._colours.get(name)
         now = datetime.now(UTC).astimezone()
-        self._printer.write(Message(type="line", data=line or " ", time=now, name=name, colour=colour))
+        with contextlib.suppress(OSError):  # whoever read it has gone; the work goes on
+            self._printer.write(Message(type="line", data=line or " ", time=now, name=name, colour=colour))
 
 
 class Children:
@@ -115,11 +116,7 @@ class Children:
 
     def _signal_all(self, number: signal.Signals) -> None:
         for process in list(self._running.values()):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if number is signal.SIGKILL:
-                    os.killpg(process.pid, number)
-                else:
-                    process.send_signal(number)
+            _signal_group(process, number)
 
     async def _keep(self, child: Child) -> None:
         pause, first = FIRST_PAUSE, True
@@ -163,6 +160,17 @@ class Children:
             return await process.wait()
         finally:
             self._running.pop(child.name, None)
+            if process.returncode is None:
+                _signal_group(process, signal.SIGKILL)
+
+
+def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Ask a child to end, which sees to its own children; kill it together with them."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if number is signal.SIGKILL:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
 
 
 # Looked up before the fork: a forked child of a process with threads must not load anything.

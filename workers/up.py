@@ -53,10 +53,13 @@ async def _up(app: LoadedApp, settings: Settings, stop: StopRequest) -> int:
 
 def _introduce(say: LinePrinter, team: str, members: tuple[str, ...], url: str) -> None:
     say("lattice", f"team {team}: coordinator and {', '.join(members)}")
-    say("lattice", f"Redis: {hide_passwords(url)}")
+    shown = hide_passwords(url)
+    say("lattice", f"Redis: {shown}")
     if url.startswith("unix:"):
         say("lattice", f"redis-cli -s '{unquote(urlsplit(url).path)}'")
-    say("lattice", f"submit with: lattice-submit --team {team} --redis-url '{hide_passwords(url)}' \"your task\"")
+    # With a password it is left to the variable: nobody is to copy it from here.
+    where = f"--redis-url '{url}' " if shown == url else ""
+    say("lattice", f'submit with: lattice-submit --team {team} {where}"your task"')
 
 
 async def _announce(say: LinePrinter, team: str, children: Children, settings: Settings) -> None:

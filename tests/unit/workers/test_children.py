@@ -76,6 +76,18 @@ async def test_stopping_ends_all_and_starts_none_again(group, said):
             os.kill(pid, 0)
 
 
+async def test_a_child_whose_lines_cannot_be_taken_is_not_left_alone():
+    def broken(_name, _line):
+        raise ZeroDivisionError
+
+    group = Children(broken)
+    group.start(python("a", "import os, time; print(os.getpid(), flush=True); time.sleep(60)", lasting=False))
+    await until(lambda: group.pid("a") is not None)
+    pid = group.pid("a")
+    await until(lambda: not alive(pid))
+    await group.stop(within=5)
+
+
 async def test_one_that_does_not_end_is_killed_with_what_it_started(group, said):
     stubborn = """
 import signal, subprocess, sys, time
