@@ -38,11 +38,17 @@ class Process:
     """One process: a host, and a worker or a coordinator on it."""
 
     def __init__(self, backend, team, name, *, member=None, concurrency=1, lease_ms=60_000, limits=None):
-        self.store = MortalStore(backend.store(**(limits or {})))
-        self.host = Host(self.store, process_id=name, lease_ms=lease_ms)
+        self.backend, self.limits = backend, limits or {}
+        self.store = MortalStore(backend.store(**self.limits))
+        self.inner_stores = []
+        self.host = Host(self.store, process_id=name, lease_ms=lease_ms, open_team=self._open_team)
         self.worker = None if member is None else MemberWorker(self.host, team, member, concurrency=concurrency)
         self.coordinator = Coordinator(self.host, team) if member is None else None
         self.tasks = []
+
+    def _open_team(self, key):
+        self.inner_stores.append(MortalStore(self.backend.space(key, **self.limits)))
+        return self.inner_stores[-1]
 
     async def start(self):
         await self.host.start()
@@ -57,8 +63,9 @@ class Process:
 
     async def kill(self):
         """Die as by SIGKILL: nothing more is written, nothing is handed back."""
-        self.store.dead = True
-        work = [] if self.worker is None else list(self.worker._tasks)
+        for store in (self.store, *self.inner_stores):
+            store.dead = True
+        work = [] if self.worker is None else _all_tasks(self.worker)
         for task in [*self.tasks, *work]:
             task.cancel()
         await asyncio.gather(*self.tasks, *work, return_exceptions=True)
@@ -73,6 +80,16 @@ class Process:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.host.stop()
+
+
+def _all_tasks(worker):
+    """What is under way in a worker, its inner team included."""
+    tasks = list(worker._tasks)
+    if worker._nested is not None:
+        tasks += worker._nested._tasks
+        for inner in worker._nested._workers:
+            tasks += _all_tasks(inner)
+    return tasks
 
 
 class Cluster:

@@ -68,6 +68,7 @@ async def _at_work(
             lease_ms=settings.lease_ms,
             # The thread that renews leases has an event loop of its own, and so a connection of its own.
             open_store=partial(unchecked_store, settings, team.key),
+            open_team=partial(unchecked_store, settings),
         )
         await host.start()
         stack.push_async_callback(host.stop)

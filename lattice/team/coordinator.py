@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from lattice.agent.agent import Agent
 from lattice.errors import AbortError, LatticeError, LeaseLostError, RunHeldError, RunParkedError
 from lattice.events import error_to_dict
-from lattice.runs import ConversationState, RunStatus, TakenRun
+from lattice.runs import ConversationState, RunRecord, RunStatus, TakenRun
 from lattice.team.actor import Actor, lead_source
 from lattice.team.answers import Answer
 from lattice.team.failures import failure_of
@@ -57,8 +59,12 @@ class Coordinator:
         """How many runs are driven here, those that wait for members included."""
         return len(self._driving)
 
-    async def drive(self, run_id: str) -> dict[str, Any]:
+    async def drive(
+        self, run_id: str, *, leave: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    ) -> dict[str, Any]:
         """Drive a run to its end and return its outcome: run_id, status, result, usage, error.
+
+        ``leave()`` is entered while the lead waits for its members.
 
         Raises:
             RunHeldError: another coordinator drives it.
@@ -75,7 +81,7 @@ class Coordinator:
         held = self.host.hold(taken.lease)
         self._driving[run_id] = task
         try:
-            return await self._drive(taken, held)
+            return await self._drive(taken, held, leave)
         except asyncio.CancelledError:
             if not self._leaving.is_set():
                 raise
@@ -131,8 +137,9 @@ class Coordinator:
 
     # --- driving ------------------------------------------------------------------------------------------------
 
-    async def _drive(self, taken: TakenRun, held: Held) -> dict[str, Any]:
+    async def _drive(self, taken: TakenRun, held: Held, leave: Any) -> dict[str, Any]:
         lead = await self._begin(taken, held)
+        lead.actor.leave = leave
         try:
             answer = await self._legs(lead)
         except (LeaseLostError, asyncio.CancelledError):
@@ -163,13 +170,19 @@ class Coordinator:
             signal=held.controller.signal,
             run_id=run.id,
             post=post,
-            max_depth=self.team.max_delegate_depth,
+            depth=run.options.get("depth", 0),
+            max_depth=self._depth_of(run),
             permissions=run.options.get("permissions"),
             tools=self.tools,
             max_message_bytes=self.host.max_message_bytes,
         )
         session = open_session(self.team.lead, history_store=recorder.history, journal=recorder.journal)
         return _Lead(taken, held, recorder, post, actor, session)
+
+    def _depth_of(self, run: RunRecord) -> int:
+        """A team inside another goes no deeper than the outermost allows."""
+        own = self.team.max_delegate_depth + int(run.options.get("depth", 0))
+        return min(own, int(run.options.get("max_depth", own)))
 
     async def _legs(self, lead: _Lead) -> Answer:
         taken, recorder = lead.taken, lead.recorder
@@ -179,7 +192,9 @@ class Coordinator:
             recorder.once = run.id
             opening = run.task
         elif run.batch is not None and not taken.delivered:
-            opening = resume_prompt(lead.actor.mailbox, await lead.post.reports_of(run.batch))
+            async with lead.actor.waiting():
+                reports = await lead.post.reports_of(run.batch)
+            opening = resume_prompt(lead.actor.mailbox, reports)
         return await drive(lead.actor, lead.session, opening, rounds=run.round)
 
     async def _finish(self, lead: _Lead, answer: Answer | None, error: Any) -> dict[str, Any]:

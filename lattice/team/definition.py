@@ -168,10 +168,12 @@ class Directory:
 
 
 def conversation_policy(member: TeamMemberDefinition) -> str:
-    """Return which history a member works in in a worker process."""
+    """Return which history a member works in in a worker process; a nested team keeps none of its own."""
     if member.conversation is not None:
         return member.conversation
-    return "work_item" if callable(getattr(member.agent, "spawn", None)) else "run"
+    agent = member.agent
+    is_fresh = callable(getattr(agent, "spawn", None)) or callable(getattr(agent, "drain", None))
+    return "work_item" if is_fresh else "run"
 
 
 def conversation_of(member: TeamMemberDefinition, run_id: str | None, message_id: str) -> str:

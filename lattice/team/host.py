@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -70,11 +70,20 @@ class Host:
     """The leases and signals of one process, on the event loop that it was started on.
 
     ``open_store`` opens a second store for the thread that renews leases, so that a tool which blocks the event loop
-    does not lose them; without it the renewal runs on the loop.
+    does not lose them; without it the renewal runs on the loop. ``open_team(key)`` opens the store of another key
+    space, for a member that is a team itself; without it such a team runs within this process, and starts anew if it
+    dies.
     """
 
     def __init__(
-        self, store: RunStore, *, process_id: str, lease_ms: int = 30_000, open_store: OpenStore | None = None
+        self,
+        store: RunStore,
+        *,
+        process_id: str,
+        lease_ms: int = 30_000,
+        open_store: OpenStore | None = None,
+        open_team: Callable[[str], RunStore] | None = None,
+        space: str | None = None,
     ) -> None:
         self.store = store
         self.process_id = process_id
@@ -82,7 +91,10 @@ class Host:
         self._held: dict[tuple[str, str], Held] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
         self._keeper = LeaseKeeper(lease_ms, self._leases, self._renewed, open_store or (lambda: store))
-        self._threaded = open_store is not None
+        self.is_threaded = open_store is not None
+        self.open_team = open_team
+        self.space = space
+        """The key space that the store is of, where it is not the team's own."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -94,7 +106,7 @@ class Host:
         """Listen for signals and keep the leases alive."""
         loop = asyncio.get_running_loop()
         self._tasks.append(loop.create_task(self._listen(), name="lattice-signals"))
-        if self._threaded:
+        if self.is_threaded:
             self._keeper.start_thread(loop)
         else:
             self._tasks.append(loop.create_task(self._keeper.run(loop), name="lattice-leases"))

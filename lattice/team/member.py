@@ -5,16 +5,17 @@ import logging
 import random
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from lattice.agent.agent import Agent
-from lattice.errors import LeaseLostError, SizeLimitError
+from lattice.errors import LeaseLostError, RunParkedError, SizeLimitError
 from lattice.errors import TimeoutError as DeadlineError
 from lattice.events import TeamAgentEvent, TeamMessageEvent
 from lattice.ids import derive_id
 from lattice.mailbox import LEAD_MAILBOX, MessageStatus
 from lattice.runs import Claim, ConversationState, Settled
 from lattice.team.actor import Actor, lead_source, member_source
+from lattice.team.answers import Answer
 from lattice.team.drain import unanswered
 from lattice.team.endings import Ending, ending_of, report_message
 from lattice.team.failures import AgentRuntimeFailure
@@ -30,6 +31,16 @@ from lattice.team.team import Team
 __all__ = ["MemberWork"]
 
 _log = logging.getLogger("lattice.team")
+
+
+class Nested(Protocol):
+    """A member that is itself a team."""
+
+    async def work(
+        self, actor: Actor, held: Held, recorder: Recorder, state: ConversationState | None, prompt: str
+    ) -> Answer:
+        """Have the team work on an item, and return its lead's answer."""
+        ...
 
 
 @dataclass(slots=True)
@@ -48,13 +59,14 @@ class _Work:
 class MemberWork:
     """Works the items of one member in this process; ``slots`` are the places that its worker has."""
 
-    def __init__(self, host: Host, team: Team, member: str, slots: Slots) -> None:
+    def __init__(self, host: Host, team: Team, member: str, slots: Slots, nested: Nested | None = None) -> None:
         self.host = host
         self.team = team
         self.member = team.directory.require(member)
         self.source = member_source(team.key, self.member)
         self.tools = team.store_tools(host.store, str(self.member.mailbox_id))
         self.slots = slots
+        self._nested = nested
         self.claim_next = True
         self.parking = False
         """Whether what is cut off is to be handed back: this process is leaving."""
@@ -88,6 +100,9 @@ class MemberWork:
             if held.broken:
                 await self._hand_back(held, None)
             raise
+        except RunParkedError as error:
+            await self._hand_back(held, work)
+            raise LeaseLostError(cause=error) from error
         finally:
             if work is not None:
                 self._recorders.discard(work.recorder)
@@ -131,6 +146,8 @@ class MemberWork:
     async def _opening(self, work: _Work) -> Any:
         """Return what the session is asked: the task once, the reports that it waits for, or to go on."""
         claim, message = work.claim, work.claim.item.message
+        if self._nested is not None:
+            return self._envelope(work)
         entered = work.state is not None and message.id in work.state.entered
         if not entered or not isinstance(work.session, Agent):
             work.recorder.once = message.id
@@ -178,8 +195,8 @@ class MemberWork:
 
     async def _attempt(self, work: _Work, opening: Any) -> Ending:
         try:
-            answer = await drive(work.actor, work.session, opening)
-        except LeaseLostError:
+            answer = await self._ask(work, opening)
+        except (LeaseLostError, RunParkedError):
             raise
         except Exception as error:
             if work.held.lost:
@@ -188,6 +205,11 @@ class MemberWork:
         if work.held.lost:
             raise LeaseLostError
         return ending_of(work.actor, answer, self._cause(work.held, answer.error))
+
+    async def _ask(self, work: _Work, opening: Any) -> Answer:
+        if self._nested is None:
+            return await drive(work.actor, work.session, opening)
+        return await self._nested.work(work.actor, work.held, work.recorder, work.state, opening)
 
     def _answered(self, work: _Work, ending: Ending) -> Ending:
         """Mail is closed by ``team_reply`` or ``team_followup``; plain words at the end reach nobody."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from lattice.encoding import decode, encode
 from lattice.errors import LeaseLostError
-from lattice.events import SDKStreamEvent
 from lattice.journal import JournalEntry
 from lattice.runs import ConversationState, Step
+from lattice.team.answers import event_type
 from lattice.team.host import Held, Host
 
 __all__ = ["Recorder", "RunConversation", "RunJournal", "add_tokens"]
@@ -57,7 +57,7 @@ class Recorder:
         self._clear_journal = False
         self._reads: list[str] = []
         self._events: list[bytes] = []
-        self._deltas: list[SDKStreamEvent] = []
+        self._deltas: list[Any] = []
         self._usage: dict[str, int] | None = None
         self._paid = False
         self._sealed = False
@@ -105,10 +105,10 @@ class Recorder:
         """Add an event to the run's stream; it is written with the next step, or after a moment."""
         if self._frozen:
             return
-        if isinstance(event, SDKStreamEvent):
+        if event_type(event) == "stream_event":
             self._deltas.append(event)
         else:
-            self._events.append(encode(event if isinstance(event, dict) else event.to_dict()))
+            self._events.append(_wire(event))
         self._any = True
         self.write_soon()
 
@@ -169,7 +169,7 @@ class Recorder:
             clear_journal=self._clear_journal,
             reads=tuple(self._reads),
             events=tuple(self._events),
-            deltas=tuple([encode(delta.to_dict()) for delta in self._deltas]) if deltas else (),
+            deltas=tuple(map(_wire, self._deltas)) if deltas else (),
             usage=self._usage,
         )
         self._clear()
@@ -284,6 +284,10 @@ class RunJournal:
     async def clear(self) -> None:
         """Forget the batch."""
         self._recorder.clear_journal()
+
+
+def _wire(event: Any) -> bytes:
+    return encode(event if isinstance(event, dict) else event.to_dict())
 
 
 def _entry(tool_use_id: str, raw: bytes) -> JournalEntry:

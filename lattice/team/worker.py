@@ -8,6 +8,7 @@ from lattice.errors import LeaseLostError
 from lattice.runs import Claim
 from lattice.team.host import Host, describe
 from lattice.team.member import MemberWork
+from lattice.team.nested import NestedTeam, nested_key
 from lattice.team.slots import Slots
 from lattice.team.team import Team
 
@@ -40,7 +41,8 @@ class MemberWorker:
     ) -> None:
         self.host = host
         self.slots = Slots(concurrency)
-        self._work = MemberWork(host, team, member, self.slots)
+        self._nested = self._nest(host, team, member, concurrency, tick_ms)
+        self._work = MemberWork(host, team, member, self.slots, self._nested)
         self.member = self._work.member.key
         self._tick = tick_ms / 1000
         self._on_tick = on_tick
@@ -49,6 +51,18 @@ class MemberWorker:
         self._waiting: asyncio.Task[None] | None = None
         self.settled = 0
         """How many work items were brought to an end here."""
+
+    @staticmethod
+    def _nest(host: Host, team: Team, member: str, concurrency: int, tick_ms: int) -> NestedTeam | None:
+        definition = team.directory.require(member)
+        if host.open_team is None or not isinstance(definition.agent, Team):
+            return None
+
+        def make_worker(inner_host: Host, inner: Team, key: str) -> MemberWorker:
+            return MemberWorker(inner_host, inner, key, concurrency=concurrency, tick_ms=tick_ms)
+
+        space = nested_key(host.space or team.key, definition.key)
+        return NestedTeam(host, definition.agent, space, make_worker)
 
     @property
     def busy(self) -> int:
@@ -59,6 +73,8 @@ class MemberWorker:
 
     async def run(self, burst: bool = False) -> None:
         """Claim and work until ``drain`` or ``stop``; with ``burst`` until the mailbox is empty."""
+        if self._nested is not None:
+            await self._nested.start()
         ticking = asyncio.get_running_loop().create_task(self._tick_for_ever())
         pause = 0.05
         try:
@@ -74,6 +90,8 @@ class MemberWorker:
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
+            if self._nested is not None:
+                await self._nested.stop(0)
 
     async def drain(self, timeout_s: float) -> None:
         """Claim nothing more; give what is under way ``timeout_s`` to end, then hand it back."""
@@ -86,6 +104,8 @@ class MemberWorker:
         """Claim nothing more and hand back at once what is under way."""
         self._stop_taking()
         self._work.park()
+        if self._nested is not None:
+            await self._nested.leave()
         for task in self._tasks:
             task.cancel()
         if self._tasks:

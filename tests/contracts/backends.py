@@ -15,11 +15,20 @@ class MemoryBackend:
     def __init__(self):
         self.now = 1_000_000
         self.one = None
+        self.spaces = {}
 
     def store(self, **limits):
         if self.one is None:
             self.one = MemoryRunStore(options=StoreOptions(**limits), clock=lambda: self.now, expire_leases=True)
         return self.one
+
+    def space(self, key, **limits):
+        """The store of another key space."""
+        if key not in self.spaces:
+            self.spaces[key] = MemoryRunStore(
+                options=StoreOptions(**limits), clock=lambda: self.now, expire_leases=True
+            )
+        return self.spaces[key]
 
     async def expire_leases(self):
         self.now += 10 * 60_000
@@ -44,13 +53,19 @@ class RedisBackend:
         self.stores.append(RedisRunStore(self.client, TEAM, StoreOptions(**limits)))
         return self.stores[-1]
 
+    def space(self, key, **limits):
+        """The store of another key space."""
+        self.stores.append(RedisRunStore(self.client, key, StoreOptions(**limits)))
+        return self.stores[-1]
+
     @property
     def keys(self):
         return self.stores[0].keys
 
     async def expire_leases(self):
         """As if a long time had passed; the order of the deadlines stays."""
-        await self._to_the_past(self.keys.leases)
+        for leases in {store.keys.leases for store in self.stores}:
+            await self._to_the_past(leases)
 
     async def end_retention(self):
         await self._to_the_past(self.keys.retention)

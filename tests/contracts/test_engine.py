@@ -537,3 +537,135 @@ async def test_a_lead_that_only_answers_writes_once(start):
     assert (await cluster.run())["result"] == "hello"
     assert coordinator.store.calls.count("finish_run") == 1
     assert not {"append", "load", "get_run", "hand_off"} & set(coordinator.store.calls)
+
+
+# --- nested teams -------------------------------------------------------------------------------------------------
+
+
+def nested(inner_lead, inner_members, lead=None):
+    inner = team_of(inner_lead, inner_members, name="engineering")
+    return crew(lead or lead_of(handoff("engineering", "ship"), then=said), {"engineering": inner})
+
+
+async def test_a_nested_team_is_driven_by_the_worker_of_its_mailbox(start):
+    """team:NEST-01 team:NEST-02 team:NEST-03 team:NEST-06"""
+    cluster = start(nested(lead_of(handoff("backend", "build"), then=said), {"backend": echo("backend")}))
+    outcome = await cluster.run()
+    assert outcome["status"] == "succeeded"
+    assert outcome["result"].endswith("backend did build")
+    briefs = [brief(event) for event in await cluster.events() if event["type"] != "stream_event"]
+    assert briefs.count("started backend") == 1
+    assert briefs.index("started engineering") < briefs.index("sent engineering::backend")
+    assert briefs.index("finished backend") < briefs.index("finished engineering")
+    inner_lead = [e for e in await cluster.events() if brief(e) == "engineering:result"]
+    assert inner_lead, "the inner lead speaks as the outer member"
+    assert await cluster.store.inbox("backend", "all") == [], "the inner team has its own key space"
+
+
+async def test_the_events_of_a_nested_team_are_those_of_one_process(start):
+    def make():
+        return nested(lead_of(ask("backend"), then="built"), {"backend": echo("backend")})
+
+    cluster = start(make())
+    await cluster.run()
+    stored = [brief(event) for event in await cluster.events() if event["type"] != "stream_event"]
+    told = [brief(event) for event in await collect(make().query("go", stream=False))]
+    assert stored == [*told, "run_ended"]
+
+
+async def test_a_nested_team_counts_into_the_total(start):
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    team = nested(
+        [turn(handoff("b"), usage=usage), turn("x", usage=usage)],
+        {"b": [turn("y", usage=usage)]},
+        lead=[turn(handoff("engineering"), usage=usage), turn("z", usage=usage)],
+    )
+    assert (await start(team).run())["usage"] == {"input_tokens": 5, "output_tokens": 5}
+
+
+async def test_a_nested_team_goes_no_deeper_than_the_outermost_allows(start):
+    """team:W-18"""
+    inner = team_of(lead_of(ask("b"), then=lambda r: results(r)[0]), {"b": echo("b")}, name="inner")
+    team = crew(lead_of(handoff("inner"), then=said), {"inner": inner}, runner={"max_delegate_depth": 1})
+    assert "Reached maximum delegate depth (1)" in (await start(team).run())["result"]
+
+
+async def test_a_failed_inner_lead_fails_the_outer_item(start):
+    """team:NEST-07"""
+    outcome = await start(nested([APIError("no credit")], {})).run()
+    assert "Error code: api_error\nReason: no credit" in outcome["result"]
+
+
+async def test_a_worker_that_dies_in_the_middle_of_a_nested_run(start):
+    gate = Gate()
+
+    async def slow(request):
+        await gate()
+        return "deep work"
+
+    inner_lead = spec("inner", lead_of(handoff("backend"), then=said))
+    backend_agent = spec("backend", slow)
+    cluster = start(nested(inner_lead, {"backend": backend_agent}))
+    first, coordinator = await cluster.worker("engineering"), await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.kill()
+    await cluster.backend.expire_leases()
+    await cluster.store.renew(coordinator.host._leases(), 10**12)
+    await cluster.store.reclaim_expired("reaper", 1, runs=False)
+    gate.open.set()
+    await cluster.worker("engineering")
+    outcome = await asyncio.wait_for(driving, 10)
+    assert outcome["result"].endswith("deep work")
+    assert model_of(inner_lead).calls == 2, "the inner lead's first turn is not asked again"
+    briefs = [brief(event) for event in await cluster.events()]
+    assert briefs.count("sent engineering::backend") == 1, "forwarded once"
+
+
+async def test_cancelling_reaches_into_a_nested_team(start):
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    async def member(request):
+        started.set()
+        try:
+            await request.signal.wait()
+        finally:
+            stopped.set()
+
+    cluster = start(nested(lead_of(handoff("backend")), {"backend": member}))
+    await cluster.worker("engineering")
+    coordinator = await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(started.wait(), 5)
+    await cluster.store.cancel_run("run", "enough")
+    await asyncio.wait_for(stopped.wait(), 5)
+    assert (await asyncio.wait_for(driving, 5))["status"] == "cancelled"
+
+
+async def test_a_leaving_worker_hands_a_nested_run_over(start):
+    gate = Gate()
+
+    async def slow(request):
+        await gate()
+        return "deep work"
+
+    inner_lead = spec("inner", lead_of(handoff("backend"), then=said))
+    cluster = start(nested(inner_lead, {"backend": spec("backend", slow)}))
+    first, coordinator = await cluster.worker("engineering"), await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await asyncio.wait_for(first.worker.drain(0), 5)
+    gate.open.set()
+    await cluster.worker("engineering")
+    assert (await asyncio.wait_for(driving, 10))["result"].endswith("deep work")
+    assert model_of(inner_lead).calls == 2
+
+
+async def test_teams_nest_three_deep(start):
+    innermost = team_of(lead_of(ask("d"), then=lambda r: results(r)[0]), {"d": echo("d")}, name="c")
+    middle = team_of(lead_of(ask("c"), then=lambda r: results(r)[0]), {"c": innermost}, name="b")
+    team = crew(lead_of(ask("b"), then=lambda r: results(r)[0]), {"b": middle})
+    assert (await start(team).run())["result"] == "d did question"

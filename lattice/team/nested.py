@@ -1,0 +1,181 @@
+"""A member that is itself a team, in a worker process: its runs live in a key space of their own.
+
+The worker that drains the member's mailbox drives the inner lead and works the inner members; others may help. What
+happens inside is forwarded to the outer run's events, each event once, whoever dies.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from lattice.encoding import decode
+from lattice.errors import AbortError, LatticeError, LeaseLostError, RunHeldError
+from lattice.events import AgentMessageEvent, event_from_dict
+from lattice.ids import derive_id
+from lattice.run_store import RUN_ENDED, RunStore
+from lattice.runs import ConversationState, RunRecord, RunStatus, WorkItem, run_conversation
+from lattice.team.actor import Actor
+from lattice.team.answers import Answer
+from lattice.team.coordinator import Coordinator
+from lattice.team.host import Held, Host, describe
+from lattice.team.recording import Recorder
+from lattice.team.team import Team
+
+__all__ = ["NestedTeam", "nested_key"]
+
+_log = logging.getLogger("lattice.team")
+_SLICE_MS = 2_000
+_TEAM_EVENTS = frozenset({"team_message", "team_agent", "agent_message"})
+
+
+class InnerWorker(Protocol):
+    """What works an inner member's mailbox."""
+
+    async def run(self, burst: bool = False) -> None:
+        """Work until drained."""
+        ...
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stop taking work."""
+        ...
+
+
+MakeWorker = Callable[[Host, Team, str], InnerWorker]
+
+
+def nested_key(outer: str, member: str) -> str:
+    """Return the key space of a team that is a member of another; no team's own name looks like it."""
+    return f"{outer}.{member}"
+
+
+class NestedTeam:
+    """The part of a nested team that one worker process carries."""
+
+    def __init__(self, outer: Host, team: Team, key: str, make_worker: MakeWorker) -> None:
+        assert outer.open_team is not None, "a nested team needs a store of its own"
+        open_team = outer.open_team
+        self._team = team
+        self._key = key
+        self._store: RunStore = open_team(key)
+        self._host = Host(
+            self._store,
+            process_id=outer.process_id,
+            lease_ms=outer.lease_ms,
+            open_store=(lambda: open_team(key)) if outer.is_threaded else None,
+            open_team=open_team,
+            space=key,
+        )
+        self._coordinator = Coordinator(self._host, team)
+        self._workers = [make_worker(self._host, team, member.key) for member in team.members]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin to work the inner members' mailboxes."""
+        await self._host.start()
+        self._tasks = [asyncio.get_running_loop().create_task(worker.run()) for worker in self._workers]
+
+    async def stop(self, timeout_s: float) -> None:
+        """Hand over the inner runs and whatever the inner members do not finish in time."""
+        await self.leave()
+        await asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._host.stop()
+        await self._store.close()
+
+    async def leave(self) -> None:
+        """Hand over the inner runs; those who wait for them here hear ``RunParkedError``."""
+        await self._coordinator.hand_over()
+
+    # --- one work item of the outer team --------------------------------------------------------------------------
+
+    async def work(
+        self, actor: Actor, held: Held, recorder: Recorder, state: ConversationState | None, prompt: str
+    ) -> Answer:
+        """Have the inner team work on an item, and return its lead's answer.
+
+        Raises:
+            LeaseLostError: the item is not ours any more.
+            RunParkedError: this process is leaving.
+        """
+        assert actor.item is not None
+        run_id = derive_id("nested", actor.item.message.id)
+        await held.guard(self._store.start_run(self._record(run_id, actor, actor.item, prompt)))
+        forwarding = asyncio.get_running_loop().create_task(self._forward(run_id, actor, recorder, state))
+        try:
+            outcome = await self._drive(run_id, held, actor)
+            await forwarding
+        finally:
+            forwarding.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await forwarding
+        record = await self._store.get_run(run_id)
+        recorder.add_usage(outcome.get("usage"))
+        if record is not None and record.status is RunStatus.CANCELLED:
+            raise AbortError("The nested run was cancelled")
+        if record is None or record.result is None:
+            raise LatticeError(f"the nested run {run_id} ended without a result")
+        return Answer(event_from_dict(record.result))
+
+    def _record(self, run_id: str, actor: Actor, item: WorkItem, prompt: str) -> RunRecord:
+        options: dict[str, Any] = {"depth": item.depth, "max_depth": actor.max_depth}
+        if actor.permissions is not None:
+            options["permissions"] = actor.permissions
+        return RunRecord(id=run_id, team=self._key, task=prompt, conversation=run_conversation(run_id), options=options)
+
+    async def _drive(self, run_id: str, held: Held, actor: Actor) -> dict[str, Any]:
+        """Drive the inner run; one whose driver died is taken over as soon as its lease has run out."""
+        loop = asyncio.get_running_loop()
+        forget = held.controller.signal.add_listener(lambda: loop.call_soon_threadsafe(self._cancel, run_id, held))
+        try:
+            while True:
+                try:
+                    return await self._coordinator.drive(run_id, leave=actor.leave)
+                except RunHeldError:
+                    await asyncio.sleep(self._host.lease_ms / 4000)
+                    if held.lost:
+                        raise LeaseLostError from None
+        finally:
+            forget()
+
+    def _cancel(self, run_id: str, held: Held) -> None:
+        """The outer item was cancelled: so is the inner run. A lost lease means that somebody else goes on with it."""
+        reason = held.controller.signal.reason
+        if isinstance(reason, LeaseLostError) or held.broken:
+            return
+        task = asyncio.get_running_loop().create_task(self._cancel_quietly(run_id))
+        task.add_done_callback(self._tasks.remove)
+        self._tasks.append(task)
+
+    async def _cancel_quietly(self, run_id: str) -> None:
+        try:
+            await self._store.cancel_run(run_id, "the work that it belongs to was cancelled")
+        except Exception as error:  # noqa: BLE001 - its own deadline or lease ends it
+            _log.warning("nested run %s could not be cancelled: %s", run_id, describe(error))
+
+    # --- events -------------------------------------------------------------------------------------------------
+
+    async def _forward(self, run_id: str, actor: Actor, recorder: Recorder, state: ConversationState | None) -> None:
+        """Copy the inner run's events to the outer run's, with the place where the copying stands."""
+        offset = "0" if state is None or not state.messages else str(decode(state.messages[-1])["content"])
+        while True:
+            events = await self._store.read_events(run_id, offset, block_ms=_SLICE_MS)
+            if not events:
+                continue
+            offset, last = events[-1]
+            ended = last["type"] == RUN_ENDED
+            for _, event in events[:-1] if ended else events:
+                recorder.emit(_as_seen_outside(event, actor.source))
+            recorder.add_message({"role": "user", "content": offset})
+            if ended:
+                return
+
+
+def _as_seen_outside(event: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
+    """The inner lead speaks as the outer member; what the inner team tells stays as it is."""
+    if event["type"] in _TEAM_EVENTS:
+        return event
+    if event["type"] == "stream_event":
+        return event if event.get("source") else {**event, "source": source}
+    return AgentMessageEvent(source, event).to_dict()
