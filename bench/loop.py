@@ -3,9 +3,10 @@
     python -m bench.loop [--rounds N] [--only NAME ...]
 
 A model that answers in no time asks for one call of an async tool per turn. Each subject runs in a process of its own;
-the rounds go through all subjects in turn, and ratios are taken within a round. Nothing here waits for anything, so what
-is measured is processor time, which a busy machine changes least; only imports are timed by the clock.
-The floor and lattice encode every request and parse every answer; the models of the peers answer with ready objects.
+the rounds go through all subjects in turn, and ratios are taken within a round. Nothing here waits for anything, so the
+measure is processor time, which a busy machine changes least; only imports are timed by the clock. ``floor`` and
+``lattice-wire`` encode every request and parse every answer: compare these two. The models of the peers and of
+``lattice`` answer with ready objects: compare those.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from bench import harness
 SUBJECTS = {
     "floor": "floor",
     "lattice": "lattice",
-    "lattice-once": "lattice",
+    "lattice-wire": "lattice",
     "agno": "agno",
     "smolagents": "smolagents",
     "pydantic-ai": "pydantic_ai",
@@ -52,7 +53,7 @@ BEST = {"together": max}
 
 def python_of(name):
     """The interpreter of a subject: ours for the floor and lattice, else the peers' environment."""
-    if name in {"floor", "lattice", "lattice-once"}:
+    if name in {"floor", "lattice", "lattice-wire"}:
         return sys.executable
     home = Path(os.environ.get("BENCH_LOOPS_VENV") or harness.BENCH / "loop_peers" / ".venv")
     if not (home / "bin" / "python").exists():

@@ -1,4 +1,4 @@
-"""The shipped Agent, as its users make it; its client encodes the request and parses the answer."""
+"""The shipped Agent, as its users make it: like the peers on ready answers, and like the floor on encoded ones."""
 
 import functools
 
@@ -7,8 +7,24 @@ import orjson
 from bench.loop_peers.base import SYSTEM, TOOL, Subject, Wire, add
 
 
-class Client:
-    """Encodes the whole request each turn, as the floor does."""
+class ReadyClient:
+    """Answers with ready objects, as the models of the peers do."""
+
+    def __init__(self, turns):
+        self.answers = [_message(orjson.loads(data)) for data in Wire(turns).answers]
+        self.turn = 0
+
+    def reset(self):
+        self.turn = 0
+
+    async def create_message(self, _request):
+        answer = self.answers[self.turn]
+        self.turn += 1
+        return answer
+
+
+class WireClient:
+    """Encodes the whole request each turn and parses the answer, as the floor does."""
 
     def __init__(self, turns):
         self.wire = Wire(turns)
@@ -26,27 +42,14 @@ class Client:
                 "messages": request.messages,
             }
         )
-        return self.read(self.wire(body))
-
-    @staticmethod
-    def read(data):
-        answer = orjson.loads(data)
-        kept = {name: answer[name] for name in ("role", "content", "usage", "model")}
-        return kept | {"stopReason": answer["stop_reason"], "providerResponseId": answer["id"]}
-
-
-class OnceClient(Client):
-    """Encodes what is new only, so that what remains to grow with the conversation is the loop's own."""
-
-    async def create_message(self, request):
-        return self.read(self.wire(orjson.dumps(request.messages[-1])))
+        return _message(orjson.loads(self.wire(body)))
 
 
 class Lattice(Subject):
     name = "lattice"
     imports = "from lattice import create_agent"
     packages = ("agent-lattice", "pydantic")
-    client = Client
+    client = ReadyClient
 
     def model(self, turns):
         return self.client(turns)
@@ -66,9 +69,14 @@ class Lattice(Subject):
         return result.result
 
 
-class LatticeOnce(Lattice):
-    name = "lattice-once"
-    client = OnceClient
+class LatticeWire(Lattice):
+    name = "lattice-wire"
+    client = WireClient
+
+
+def _message(answer):
+    kept = {name: answer[name] for name in ("role", "content", "usage", "model")}
+    return kept | {"stopReason": answer["stop_reason"], "providerResponseId": answer["id"]}
 
 
 async def _add(numbers):
@@ -82,4 +90,4 @@ def _tool():
     return tool(TOOL["name"], TOOL["description"], TOOL["input_schema"], _add)
 
 
-SUBJECTS = [Lattice, LatticeOnce]
+SUBJECTS = [Lattice, LatticeWire]

@@ -4,7 +4,6 @@ import asyncio
 
 from bench.loop_peers.base import SYSTEM, Subject
 
-
 INPUTS = {"a": {"type": "integer", "description": "one"}, "b": {"type": "integer", "description": "another"}}
 
 
