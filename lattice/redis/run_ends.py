@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from lattice.redis.connection import patient_copy
 from lattice.redis.keys import Keys
@@ -14,6 +14,9 @@ from lattice.run_store import RUN_ENDED
 __all__ = ["RunEnds"]
 
 _BLOCK_MS = 5_000
+_SHORT_BLOCK_MS = 500
+"""Milliseconds of a read that cannot be broken off when there is one more run to wait for."""
+
 _MARGIN = 10.0
 """Seconds that a server may take to answer beyond the wait that it was asked for."""
 
@@ -79,16 +82,20 @@ class RunEnds:
         async with self._nudge:
             # The server answers 0 while the read is still on its way to it.
             while self._blocked is not None and stream not in self._reading:
-                await self._redis.client_unblock(self._blocked)
+                try:
+                    await self._redis.client_unblock(self._blocked)
+                except NoPermissionError:
+                    return
                 await asyncio.sleep(_PACE)
 
     async def _read(self) -> None:
         try:
-            client_id = await self._waiter.client_id()
+            client_id = await self._own_id()
+            block_ms = _BLOCK_MS if client_id is not None else _SHORT_BLOCK_MS
             while self._offsets:
                 self._reading, self._blocked = dict(self._offsets), client_id
-                async with asyncio.timeout(_BLOCK_MS / 1000 + _MARGIN):
-                    found = await self._waiter.xread(self._reading, block=_BLOCK_MS)
+                async with asyncio.timeout(block_ms / 1000 + _MARGIN):
+                    found = await self._waiter.xread(self._reading, block=block_ms)
                 self._blocked = None
                 self._take(dict(found))
                 await asyncio.sleep(min(len(self._offsets) * _PACE, _LONGEST_PACE))
@@ -96,6 +103,13 @@ class RunEnds:
             self._fail(error)
         finally:
             self._blocked = None
+
+    async def _own_id(self) -> int | None:
+        """The id by which a read can be broken off; None for a user who may not ask for it."""
+        try:
+            return int(await self._waiter.client_id())
+        except NoPermissionError:
+            return None
 
     def _take(self, found: Mapping[bytes, list[tuple[bytes, dict[bytes, bytes]]]]) -> None:
         for stream, entries in found.items():

@@ -292,6 +292,14 @@ class Books:
             pipe.lrem(self.queue.intermediate_queue_key, 1, job_id)
             await pipe.execute()
 
+    async def trim(self) -> None:
+        """Drop ended jobs whose time is over; RQ does so every ten minutes, and never with cancelled ones."""
+        now_is = current_timestamp()
+        async with self._pipeline(transaction=False) as pipe:
+            for registry in (self.finished, self.failed, self.canceled):
+                pipe.zremrangebyscore(registry.key, 0, now_is)
+            await pipe.execute()
+
     async def silent(self, seconds: float, limit: int = 500) -> list[Execution]:
         """Return executions without a heartbeat for ``seconds``."""
         newest = current_timestamp() + EXECUTION_TTL - seconds

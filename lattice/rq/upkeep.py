@@ -11,7 +11,6 @@ from typing import Any
 from redis.exceptions import RedisError
 from rq.command import parse_payload
 from rq.scheduler import RQScheduler
-from rq.utils import current_timestamp
 
 from lattice.rq.backoff import Backoff
 from lattice.rq.worker import REDIS_DOWN, AsyncWorker
@@ -79,7 +78,8 @@ class Upkeep:
         await self.books.heartbeat(list(self.worker.running.values()), worker_ttl=int(6 * self.beat) + 1)
 
     async def mend(self) -> None:
-        """Put back jobs that died between queue and begin, and adopt jobs whose worker is silent."""
+        """Drop what is over, put back jobs that died between queue and begin, adopt jobs whose worker is silent."""
+        await self.books.trim()
         await self._return_stuck()
         for execution in await self.books.silent(self.patience):
             word = await self.worker.adopt(execution.job_id)
@@ -99,9 +99,8 @@ class Upkeep:
                 del self._stuck[job_id]
 
     async def maintain(self) -> None:
-        """Let RQ clean its registries, and drop cancelled jobs whose time is over (RQ keeps those for ever)."""
+        """Let RQ clean its registries."""
         await self.worker.in_thread(self.worker.run_maintenance_tasks)
-        await self.books.redis.zremrangebyscore(self.books.canceled.key, 0, current_timestamp())
 
     async def schedule(self) -> None:
         """Enqueue scheduled jobs that are due, if this worker holds RQ's scheduler lock."""

@@ -202,3 +202,19 @@ async def test_a_run_names_whom_it_waits_for(client, store):
     await client.cancel(run_id)
     await store.forget_process("c")
     assert await client.unattended(run_id) == []
+
+
+async def test_who_may_not_break_off_reads_still_gets_results(redis_url, redis_client):
+    await redis_client.execute_command(
+        "ACL", "SETUSER", "plain", "on", ">secret", "~*", "&*", "+@all", "-client|id", "-client|unblock"
+    )
+    try:
+        url = redis_url.replace("redis://", "redis://plain:secret@")
+        async with LatticeClient(team="trio", redis_url=url) as client:
+            runs = [await client.submit(f"task {n}") for n in range(3)]
+            waiting = [asyncio.create_task(client.result(run_id)) for run_id in runs]
+            for run_id in runs:
+                await finish(client._store, await take(client._store, run_id))
+            assert len(await asyncio.wait_for(asyncio.gather(*waiting), 10)) == 3
+    finally:
+        await redis_client.execute_command("ACL", "DELUSER", "plain")

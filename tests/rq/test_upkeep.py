@@ -148,11 +148,17 @@ async def test_a_shutdown_command_of_rq_is_an_interrupt(house, upkeep_of, monkey
     await until(lambda: signals == [2])
 
 
-async def test_cancelled_jobs_leave_rqs_registry_when_their_time_is_over(house, engine, upkeep_of):
-    engine.answers["run-1"] = "cancelled"
+@pytest.mark.parametrize(
+    ("end", "registry"), [("succeeded", "finished"), ("failed", "failed"), ("cancelled", "canceled")]
+)
+async def test_ended_jobs_leave_rqs_registries_when_their_time_is_over(house, engine, upkeep_of, end, registry):
+    engine.answers["run-1"] = end
     house.enqueue("run-1")
     worker = await house.worker()
-    await until(lambda: house.queue.canceled_job_registry.get_job_ids() == ["run-1"])
-    house.blocking.zadd(house.queue.canceled_job_registry.key, {"run-1": 1})
-    await upkeep_of(worker).maintain()
-    assert house.queue.canceled_job_registry.get_job_ids() == []
+    registered = getattr(house.queue, f"{registry}_job_registry")
+    await until(lambda: house.blocking.zcard(registered.key))
+    await upkeep_of(worker).mend()
+    assert house.blocking.zcard(registered.key) == 1
+    house.blocking.zadd(registered.key, {"run-1": 1})
+    await upkeep_of(worker).mend()
+    assert house.blocking.zcard(registered.key) == 0
