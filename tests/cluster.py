@@ -65,7 +65,7 @@ class Process:
         """Die as by SIGKILL: nothing more is written, nothing is handed back."""
         for store in (self.store, *self.inner_stores):
             store.dead = True
-        work = [] if self.worker is None else _all_tasks(self.worker)
+        work = _all_tasks(self.worker) if self.worker is not None else _delegate_tasks(self.coordinator)
         for task in [*self.tasks, *work]:
             task.cancel()
         await asyncio.gather(*self.tasks, *work, return_exceptions=True)
@@ -76,15 +76,25 @@ class Process:
             return
         if self.worker is not None:
             await self.worker.stop()
+        else:
+            await self.coordinator.hand_over()
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.host.stop()
 
 
+def _delegate_tasks(server):
+    """What is under way behind the tools that a process serves."""
+    tasks = list(server._delegates._tasks)
+    for worker in server._delegates._workers:
+        tasks += _all_tasks(worker)
+    return tasks
+
+
 def _all_tasks(worker):
     """What is under way in a worker, its inner team included."""
-    tasks = list(worker._tasks)
+    tasks = [*worker._tasks, *_delegate_tasks(worker)]
     if worker._nested is not None:
         tasks += worker._nested._tasks
         for inner in worker._nested._workers:

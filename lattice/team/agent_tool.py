@@ -149,7 +149,7 @@ def _description(text: str, target: Any, has_schema: bool) -> str:
 class _AgentTool:
     """The handler of an agent tool."""
 
-    __slots__ = ("_label", "_map_input", "_name", "_parse_output", "_target_mailbox_id", "has_schema", "target")
+    __slots__ = ("_label", "_map_input", "_name", "_parse_output", "has_schema", "target", "target_mailbox_id")
 
     def __init__(self, name: str, label: str, target: Any, options: Mapping[str, Any]) -> None:
         check_target(label, target)
@@ -157,7 +157,7 @@ class _AgentTool:
         self._label = label
         self.target = target
         self._map_input = options.get("map_input")
-        self._target_mailbox_id = options.get("target_mailbox_id")
+        self.target_mailbox_id = options.get("target_mailbox_id")
         schema = _output_schema(label, target, options.get("output_schema"))
         self.has_schema = schema is not None
         self._parse_output = make_parser(schema) if schema is not None else None
@@ -195,7 +195,7 @@ class _AgentTool:
             agent=self.target,
             task=task,
             wait="accepted" if mode == "handoff" else "result",
-            target_mailbox_id=self._target_mailbox_id,
+            target_mailbox_id=self.target_mailbox_id,
             workspace_grants=grants,
             tool_use_id=context.tool_use_id,
         )

@@ -1,238 +1,36 @@
-"""Drives the leads of runs: takes a run, drives its legs, ends it; hands runs over when the process leaves."""
+"""A coordinator: drives the leads of runs, and serves the agents behind the lead's own tools."""
 
-import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
-from lattice.agent.agent import Agent
-from lattice.errors import AbortError, LatticeError, LeaseLostError, RunHeldError, RunParkedError
-from lattice.events import error_to_dict
-from lattice.runs import ConversationState, RunRecord, RunStatus, TakenRun
-from lattice.team.actor import Actor, lead_source
-from lattice.team.answers import Answer
-from lattice.team.failures import failure_of
-from lattice.team.host import Held, Host, describe
-from lattice.team.leg import RESUME, drive, open_session
-from lattice.team.prompts import resume_prompt
-from lattice.team.recording import Recorder, add_tokens
-from lattice.team.store_post import StorePost
+from lattice.team.delegates import DelegateWorkers
+from lattice.team.host import Host
+from lattice.team.lead import LeadDriver
 from lattice.team.team import Team
+from lattice.team.worker import MemberWorker
 
 __all__ = ["Coordinator"]
 
-_log = logging.getLogger("lattice.team")
+_DELEGATE_CONCURRENCY = 10
 
 
-class _Lead:
-    """What belongs to one run while it is driven."""
-
-    __slots__ = ("actor", "held", "post", "recorder", "session", "taken")
-
-    def __init__(
-        self, taken: TakenRun, held: Held, recorder: Recorder, post: StorePost, actor: Actor, session: Any
-    ) -> None:
-        self.taken = taken
-        self.held = held
-        self.recorder = recorder
-        self.post = post
-        self.actor = actor
-        self.session = session
-
-
-class Coordinator:
+class Coordinator(LeadDriver):
     """Drives runs of one team; any number of processes may have one."""
 
     def __init__(self, host: Host, team: Team) -> None:
-        self.host = host
-        self.team = team
-        self.source = lead_source(team.key)
-        self.tools = team.lead_tools(host.store)
-        self._driving: dict[str, asyncio.Task[Any]] = {}
-        self._recorders: dict[str, Recorder] = {}
-        self._leaving = asyncio.Event()
-
-    @property
-    def busy(self) -> int:
-        """How many runs are driven here, those that wait for members included."""
-        return len(self._driving)
+        super().__init__(host, team)
+        self._delegates = DelegateWorkers(host, team, MemberWorker, concurrency=_DELEGATE_CONCURRENCY)
+        self._delegates.serve(team.lead)
 
     async def drive(
         self, run_id: str, *, leave: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     ) -> dict[str, Any]:
-        """Drive a run to its end and return its outcome: run_id, status, result, usage, error.
-
-        ``leave()`` is entered while the lead waits for its members.
-
-        Raises:
-            RunHeldError: another coordinator drives it.
-            RunParkedError: this coordinator is leaving, or lost the run; another one goes on.
-            LatticeError: there is no such run.
-        """
-        if self._leaving.is_set():
-            raise RunParkedError
-        task = asyncio.current_task()
-        assert task is not None
-        taken = await self.host.store.take_run(run_id, self.host.process_id, self.host.lease_ms)
-        if isinstance(taken, str):
-            return await self._not_taken(run_id, taken)
-        held = self.host.hold(taken.lease)
-        self._driving[run_id] = task
-        try:
-            return await self._drive(taken, held, leave)
-        except asyncio.CancelledError:
-            if not self._leaving.is_set():
-                raise
-            await self._let_go(run_id, held)
-            raise RunParkedError from None
-        except LeaseLostError as error:
-            return await self._lost(run_id, held, error)
-        finally:
-            self._driving.pop(run_id, None)
-            recorder = self._recorders.pop(run_id, None)
-            if recorder is not None:
-                await recorder.close()
-            self.host.release(held)
+        """See ``LeadDriver.drive``."""
+        self._delegates.start()
+        return await super().drive(run_id, leave=leave)
 
     async def hand_over(self) -> None:
-        """Take no more runs and let go of those that are driven here, so that others go on at once."""
-        self._leaving.set()
-        for recorder in self._recorders.values():
-            recorder.freeze()
-        tasks = list(self._driving.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    # --- taking and losing a run --------------------------------------------------------------------------------
-
-    async def _not_taken(self, run_id: str, word: str) -> dict[str, Any]:
-        if word == "held":
-            raise RunHeldError
-        record = await self.host.store.get_run(run_id)
-        if record is None:
-            raise LatticeError(f"there is no run {run_id}")
-        return record.outcome()
-
-    async def _lost(self, run_id: str, held: Held, error: LeaseLostError) -> dict[str, Any]:
-        """The run was cancelled, taken by another coordinator, or the store is away."""
-        if held.broken:
-            await self._let_go(run_id, held)
-            raise RunParkedError from error
-        record = await self.host.store.get_run(run_id)
-        if record is not None and record.status.is_terminal:
-            return record.outcome()
-        raise RunParkedError from error
-
-    async def _let_go(self, run_id: str, held: Held) -> None:
-        recorder = self._recorders.get(run_id)
-        step = recorder.kept if recorder is not None and not held.lost else None
-        try:
-            await asyncio.shield(self.host.store.hand_back(held.lease, step))
-        except Exception as error:  # noqa: BLE001 - the lease runs out by itself
-            _log.warning("run %s could not be handed over at once: %s", run_id, describe(error))
-
-    # --- driving ------------------------------------------------------------------------------------------------
-
-    async def _drive(self, taken: TakenRun, held: Held, leave: Any) -> dict[str, Any]:
-        lead = await self._begin(taken, held)
-        lead.actor.leave = leave
-        try:
-            answer = await self._legs(lead)
-        except (LeaseLostError, asyncio.CancelledError):
-            raise
-        except Exception as error:
-            if held.lost:
-                raise LeaseLostError from error
-            _log.warning("run %s failed: %s", taken.run.id, describe(error))
-            return await self._finish(lead, None, error)
-        if held.lost:
-            raise LeaseLostError
-        return await self._finish(lead, answer, answer.error)
-
-    async def _begin(self, taken: TakenRun, held: Held) -> _Lead:
-        run = taken.run
-        state = ConversationState()
-        if taken.started:
-            state = await held.guard(self.host.store.load(run.conversation))
-        recorder = self._recorders[run.id] = Recorder(self.host, held, run.conversation, state)
-        post = StorePost(self.host, held, recorder, run.id, limit=self.team.max_concurrent_work_items)
-        actor = Actor(
-            name=self.team.key,
-            agent=self.team.lead,
-            source=self.source,
-            mailbox=self.source["mailbox"],
-            conversation=run.conversation,
-            directory=self.team.directory,
-            signal=held.controller.signal,
-            run_id=run.id,
-            post=post,
-            depth=run.options.get("depth", 0),
-            max_depth=self._depth_of(run),
-            permissions=run.options.get("permissions"),
-            tools=self.tools,
-            max_message_bytes=self.host.max_message_bytes,
-        )
-        session = open_session(self.team.lead, history_store=recorder.history, journal=recorder.journal)
-        return _Lead(taken, held, recorder, post, actor, session)
-
-    def _depth_of(self, run: RunRecord) -> int:
-        """A team inside another goes no deeper than the outermost allows."""
-        own = self.team.max_delegate_depth + int(run.options.get("depth", 0))
-        return min(own, int(run.options.get("max_depth", own)))
-
-    async def _legs(self, lead: _Lead) -> Answer:
-        taken, recorder = lead.taken, lead.recorder
-        run = taken.run
-        opening: Any = RESUME
-        if run.id not in recorder.state.entered or not isinstance(lead.session, Agent):
-            recorder.once = run.id
-            opening = run.task
-        elif run.batch is not None and not taken.delivered:
-            async with lead.actor.waiting():
-                reports = await lead.post.reports_of(run.batch)
-            opening = resume_prompt(lead.actor.mailbox, reports)
-        return await drive(lead.actor, lead.session, opening, rounds=run.round)
-
-    async def _finish(self, lead: _Lead, answer: Answer | None, error: Any) -> dict[str, Any]:
-        """Write the result and close the run; the result is its last event."""
-        store, run_id = self.host.store, lead.taken.run.id
-        aborted = isinstance(error, AbortError) or (answer is not None and answer.aborted)
-        status = RunStatus.SUCCEEDED if answer is not None and not answer.is_error else RunStatus.FAILED
-        if aborted:
-            status = RunStatus.CANCELLED
-        failure = None if status is RunStatus.SUCCEEDED else failure_of(error).to_dict()
-        run = lead.taken.run
-        if run.round or lead.post.has_sent:  # members have added to the total
-            stored = await lead.held.guard(store.get_run(run_id))
-            run = run if stored is None else stored
-        total = add_tokens(run.total_usage, lead.recorder.usage)
-        result = _wire_result(answer, error)
-        result["total_usage"] = total
-        lead.recorder.emit(result)
-        async with lead.recorder.writing():
-            lead.held.ending = True
-            step = lead.recorder.take()
-            word = await lead.held.guard(store.finish_run(lead.held.lease, status, result, step, failure))
-        if word == "stale":
-            raise LeaseLostError
-        return replace(run, status=status, result=result, error=failure, total_usage=total).outcome()
-
-
-def _wire_result(answer: Answer | None, error: Any) -> dict[str, Any]:
-    if answer is not None:
-        event = answer.event
-        return dict(event) if isinstance(event, dict) else event.to_dict()
-    return {
-        "type": "result",
-        "subtype": "error",
-        "is_error": True,
-        "result": "",
-        "session_id": "",
-        "num_turns": 0,
-        "usage": {"input_tokens": 0, "output_tokens": 0},
-        "error": error_to_dict(error),
-    }
+        """See ``LeadDriver.hand_over``; what the lead's own tools have under way is handed back."""
+        await super().hand_over()
+        await self._delegates.stop()

@@ -28,7 +28,8 @@ class TeamMemberDefinition:
 
     ``key`` is the name as it stands in keys and tool names. ``conversation`` is None where the kind of ``agent``
     decides. ``retry`` is how often a failure that may pass (a provider error, a deadline) is tried again before it is
-    reported; ``timeout_ms`` how long one work item may take, in milliseconds.
+    reported; ``timeout_ms`` how long one work item may take, in milliseconds. ``own_queue`` is set for an agent that is
+    no member but stands behind a member's tool.
     """
 
     name: str
@@ -39,6 +40,12 @@ class TeamMemberDefinition:
     conversation: str | None = None
     retry: int = 0
     timeout_ms: int | None = None
+    own_queue: str | None = None
+
+    @property
+    def queue(self) -> str:
+        """What its mailbox is called in the store."""
+        return self.own_queue or self.key
 
     @property
     def key(self) -> str:
@@ -98,7 +105,7 @@ def team_member(
 class Directory:
     """Who is in a team, and where their mail goes."""
 
-    __slots__ = ("_by_key", "_by_mailbox", "team")
+    __slots__ = ("_by_key", "_by_mailbox", "_delegates", "team")
 
     def __init__(self, team: str, members: Iterable[TeamMemberDefinition]) -> None:
         """Give every member an address.
@@ -109,8 +116,15 @@ class Directory:
         self.team = team
         self._by_key: dict[str, TeamMemberDefinition] = {}
         self._by_mailbox: dict[str, TeamMemberDefinition] = {}
+        self._delegates: dict[str, TeamMemberDefinition] = {}
         for member in members:
             self._add(member)
+
+    def extended(self, delegates: Iterable[TeamMemberDefinition]) -> "Directory":
+        """Return a directory that also knows agents which are no members, by their mailboxes."""
+        copy = Directory(self.team, self)
+        copy._delegates = {str(delegate.mailbox_id): delegate for delegate in delegates}
+        return copy
 
     def _add(self, member: TeamMemberDefinition) -> None:
         key = member.key
@@ -146,8 +160,8 @@ class Directory:
         return member
 
     def at(self, mailbox_id: str) -> TeamMemberDefinition | None:
-        """Return the member whose mailbox this is, or None."""
-        return self._by_mailbox.get(mailbox_id)
+        """Return the member, or delegate, whose mailbox this is, or None."""
+        return self._by_mailbox.get(mailbox_id) or self._delegates.get(mailbox_id)
 
     def resolve(self, to: str) -> str:
         """Return the mailbox id of a recipient, given as a name or a mailbox id.
@@ -180,7 +194,7 @@ def conversation_of(member: TeamMemberDefinition, run_id: str | None, message_id
     """Return the conversation in which a member does a piece of work in a worker process."""
     policy = conversation_policy(member)
     if policy == "member":
-        return member_conversation(member.key)
+        return member_conversation(member.queue)
     if policy == "run" and run_id is not None:
-        return run_conversation(run_id, member.key)
+        return run_conversation(run_id, member.queue)
     return message_id

@@ -61,10 +61,11 @@ def delegate_tool(
 class _DelegateTool:
     """The handler of a delegate tool."""
 
-    __slots__ = ("_label", "_name", "_options", "target")
+    __slots__ = ("_label", "_name", "_options", "target", "target_mailbox_id")
 
     def __init__(self, name: str, label: str, target: Any, options: Mapping[str, Any]) -> None:
         self._name, self._label, self.target, self._options = name, label, target, options
+        self.target_mailbox_id = options.get("target_mailbox_id")
 
     async def __call__(self, value: dict[str, Any], context: ToolContext) -> str:
         runtime = context.agent_runtime
@@ -80,7 +81,7 @@ class _DelegateTool:
                 agent=self.target,
                 task=value["task"],
                 wait="accepted" if accepted else "result",
-                target_mailbox_id=self._options.get("target_mailbox_id"),
+                target_mailbox_id=self.target_mailbox_id,
                 workspace_grants=self._options.get("workspace_grants"),
                 tool_use_id=context.tool_use_id,
             )

@@ -123,7 +123,8 @@ class Host:
 
     def hold(self, lease: Lease) -> Held:
         """Keep a lease alive until it is released."""
-        held = Held(lease, time.monotonic() + self.lease_ms / 1000)
+        asked_at = time.monotonic() if lease.asked_at is None else lease.asked_at
+        held = Held(lease, asked_at + self.lease_ms / 1000)
         self._held[lease.kind, lease.id] = held
         return held
 

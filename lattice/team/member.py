@@ -16,6 +16,8 @@ from lattice.mailbox import LEAD_MAILBOX, MessageStatus
 from lattice.runs import Claim, ConversationState, Settled
 from lattice.team.actor import Actor, lead_source, member_source
 from lattice.team.answers import Answer
+from lattice.team.definition import TeamMemberDefinition
+from lattice.team.delegates import with_delegates
 from lattice.team.drain import unanswered
 from lattice.team.endings import Ending, ending_of, report_message
 from lattice.team.failures import AgentRuntimeFailure
@@ -59,12 +61,15 @@ class _Work:
 class MemberWork:
     """Works the items of one member in this process; ``slots`` are the places that its worker has."""
 
-    def __init__(self, host: Host, team: Team, member: str, slots: Slots, nested: Nested | None = None) -> None:
+    def __init__(
+        self, host: Host, team: Team, member: TeamMemberDefinition, slots: Slots, nested: Nested | None = None
+    ) -> None:
         self.host = host
         self.team = team
-        self.member = team.directory.require(member)
+        self.member = member
+        self.directory = with_delegates(team.directory, [member.agent])
         self.source = member_source(team.key, self.member)
-        self.tools = team.store_tools(host.store, str(self.member.mailbox_id))
+        self.tools = team.store_tools(host.store, member)
         self.slots = slots
         self._nested = nested
         self.claim_next = True
@@ -125,7 +130,7 @@ class MemberWork:
             source=self.source,
             mailbox=str(self.member.mailbox_id),
             conversation=item.conversation,
-            directory=self.team.directory,
+            directory=self.directory,
             signal=held.controller.signal,
             run_id=item.message.run_id,
             post=post,
@@ -257,7 +262,7 @@ class MemberWork:
         report_id = derive_id("report", message.id)
         self._tell_ended(work, ending, report_id)
         may_claim = self.claim_next and not self.slots.wanted
-        claim_next = (self.member.key, self.host.process_id, self.host.lease_ms) if may_claim else None
+        claim_next = (self.member.queue, self.host.process_id, self.host.lease_ms) if may_claim else None
         outcome = ending.outcome(report_id)
         async with work.recorder.writing():
             work.held.ending = True
@@ -300,7 +305,7 @@ class MemberWork:
         emit(TeamAgentEvent("started", self.source))
 
     def _caller(self, mailbox: str) -> dict[str, Any]:
-        member = self.team.directory.at(mailbox)
+        member = self.directory.at(mailbox)
         if mailbox == LEAD_MAILBOX or member is None:
             return lead_source(self.team.key)
         return member_source(self.team.key, member)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from lattice.encoding import decode
 from lattice.errors import AbortError, LatticeError, LeaseLostError, RunHeldError
@@ -18,8 +18,9 @@ from lattice.run_store import RUN_ENDED, RunStore
 from lattice.runs import ConversationState, RunRecord, RunStatus, WorkItem, run_conversation
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer
-from lattice.team.coordinator import Coordinator
+from lattice.team.delegates import DelegateWorkers
 from lattice.team.host import Held, Host, describe
+from lattice.team.lead import LeadDriver
 from lattice.team.recording import Recorder
 from lattice.team.team import Team
 
@@ -30,19 +31,7 @@ _SLICE_MS = 2_000
 _TEAM_EVENTS = frozenset({"team_message", "team_agent", "agent_message"})
 
 
-class InnerWorker(Protocol):
-    """What works an inner member's mailbox."""
-
-    async def run(self, burst: bool = False) -> None:
-        """Work until drained."""
-        ...
-
-    async def drain(self, timeout_s: float) -> None:
-        """Stop taking work."""
-        ...
-
-
-MakeWorker = Callable[[Host, Team, str], InnerWorker]
+MakeWorker = Callable[..., Any]
 
 
 def nested_key(outer: str, member: str) -> str:
@@ -67,18 +56,22 @@ class NestedTeam:
             open_team=open_team,
             space=key,
         )
-        self._coordinator = Coordinator(self._host, team)
+        self._driver = LeadDriver(self._host, team)
         self._workers = [make_worker(self._host, team, member.key) for member in team.members]
+        self._delegates = DelegateWorkers(self._host, team, make_worker)
+        self._delegates.serve(team.lead)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Begin to work the inner members' mailboxes."""
         await self._host.start()
+        self._delegates.start()
         self._tasks = [asyncio.get_running_loop().create_task(worker.run()) for worker in self._workers]
 
     async def stop(self, timeout_s: float) -> None:
         """Hand over the inner runs and whatever the inner members do not finish in time."""
         await self.leave()
+        await self._delegates.stop()
         await asyncio.gather(*(worker.drain(timeout_s) for worker in self._workers))
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._host.stop()
@@ -86,7 +79,7 @@ class NestedTeam:
 
     async def leave(self) -> None:
         """Hand over the inner runs; those who wait for them here hear ``RunParkedError``."""
-        await self._coordinator.hand_over()
+        await self._driver.hand_over()
 
     # --- one work item of the outer team --------------------------------------------------------------------------
 
@@ -131,7 +124,7 @@ class NestedTeam:
         try:
             while True:
                 try:
-                    return await self._coordinator.drive(run_id, leave=actor.leave)
+                    return await self._driver.drive(run_id, leave=actor.leave)
                 except RunHeldError:
                     await asyncio.sleep(self._host.lease_ms / 4000)
                     if held.lost:

@@ -114,7 +114,7 @@ class TeamRuntime:
         member = actor.directory.at(mailbox)
         message_id = actor.post.message_id(asked.tool_use_id)
         message = self._message(asked, mailbox, message_id, grants, member)
-        key = member.key if member is not None else clean_tool_name(asked.name)
+        key = member.queue if member is not None else clean_tool_name(asked.name)
         conversation = actor.post.conversation(member, asked.agent, key, message_id)
         chain = (*actor.chain, actor.conversation)
         if conversation in chain:

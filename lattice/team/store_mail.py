@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from lattice.ids import new_id
-from lattice.mailbox import LEAD_MAILBOX, MessageStatus, TeamMessage, complete_message, mailbox_key
+from lattice.mailbox import MessageStatus, TeamMessage, complete_message, mailbox_key
 from lattice.run_store import RunStore
 from lattice.team.definition import Directory, conversation_of
 
@@ -27,7 +27,7 @@ class StoreMail:
             return await self._store.send(message, member=None)
         conversation = conversation_of(member, message.run_id, message.id)
         shared = None if conversation == message.id else conversation
-        return await self._store.send(message, member=member.key, conversation=shared)
+        return await self._store.send(message, member=member.queue, conversation=shared)
 
     async def get(self, message_id: str) -> TeamMessage | None:
         """Return a message, or None."""
@@ -36,8 +36,7 @@ class StoreMail:
     async def inbox(self, mailbox_id: str, status: str) -> list[TeamMessage]:
         """Return the messages of a mailbox in send order."""
         member = self._directory.at(mailbox_id)
-        key = LEAD_MAILBOX if mailbox_id == LEAD_MAILBOX else mailbox_key(mailbox_id) if member is None else member.key
-        return await self._store.inbox(key, status)
+        return await self._store.inbox(mailbox_key(mailbox_id) if member is None else member.queue, status)
 
     async def update_status(self, message_id: str, status: MessageStatus) -> bool:
         """Move a message."""

@@ -61,7 +61,9 @@ class StorePost:
         """
         del agent
         if member is None:
-            raise LatticeError(f"{key} is no member of this team, so no worker process serves it; make it a member")
+            raise LatticeError(
+                f"no process of this team serves {key}: its tool was not there when they started; make it a member"
+            )
         return conversation_of(member, self._run_id, message_id)
 
     async def hand_off(self, item: WorkItem, agent: Any) -> TeamMessage:

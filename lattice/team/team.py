@@ -115,10 +115,10 @@ class Team:
         """Return what the lead gets in a process that works over ``store``."""
         return [*self._member_tools, *self._lead_mail_tools(StoreMail(store, self.directory))]
 
-    def store_tools(self, store: RunStore, mailbox_id: str) -> list[ToolDefinition]:
-        """Return what a member gets in a process that works over ``store``."""
-        member = self.directory.at(mailbox_id)
-        assert member is not None
+    def store_tools(self, store: RunStore, member: TeamMemberDefinition) -> list[ToolDefinition]:
+        """Return what a member gets in a process that works over ``store``; a mere delegate gets nothing."""
+        if self.directory.at(str(member.mailbox_id)) is None:
+            return []
         return self._tools_for(member, StoreMail(store, self.directory))
 
     # --- mail ---------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from lattice.errors import LeaseLostError
 from lattice.runs import Claim
+from lattice.team.definition import TeamMemberDefinition
+from lattice.team.delegates import DelegateWorkers
 from lattice.team.host import Host, describe
 from lattice.team.member import MemberWork
 from lattice.team.nested import NestedTeam, nested_key
@@ -33,7 +35,7 @@ class MemberWorker:
         self,
         host: Host,
         team: Team,
-        member: str,
+        member: str | TeamMemberDefinition,
         *,
         concurrency: int = 1,
         tick_ms: int = 5_000,
@@ -41,9 +43,13 @@ class MemberWorker:
     ) -> None:
         self.host = host
         self.slots = Slots(concurrency)
-        self._nested = self._nest(host, team, member, concurrency, tick_ms)
-        self._work = MemberWork(host, team, member, self.slots, self._nested)
-        self.member = self._work.member.key
+        definition = team.directory.require(member) if isinstance(member, str) else member
+        self._nested = self._nest(host, team, definition, concurrency, tick_ms)
+        self._work = MemberWork(host, team, definition, self.slots, self._nested)
+        self.member = definition.queue
+        self._delegates = DelegateWorkers(host, team, MemberWorker, concurrency=concurrency, tick_ms=tick_ms)
+        if isinstance(member, str):
+            self._delegates.serve(definition.agent)
         self._tick = tick_ms / 1000
         self._on_tick = on_tick
         self._tasks: set[asyncio.Task[None]] = set()
@@ -53,12 +59,13 @@ class MemberWorker:
         """How many work items were brought to an end here."""
 
     @staticmethod
-    def _nest(host: Host, team: Team, member: str, concurrency: int, tick_ms: int) -> NestedTeam | None:
-        definition = team.directory.require(member)
+    def _nest(
+        host: Host, team: Team, definition: TeamMemberDefinition, concurrency: int, tick_ms: int
+    ) -> NestedTeam | None:
         if host.open_team is None or not isinstance(definition.agent, Team):
             return None
 
-        def make_worker(inner_host: Host, inner: Team, key: str) -> MemberWorker:
+        def make_worker(inner_host: Host, inner: Team, key: str | TeamMemberDefinition) -> MemberWorker:
             return MemberWorker(inner_host, inner, key, concurrency=concurrency, tick_ms=tick_ms)
 
         space = nested_key(host.space or team.key, definition.key)
@@ -73,6 +80,7 @@ class MemberWorker:
 
     async def run(self, burst: bool = False) -> None:
         """Claim and work until ``drain`` or ``stop``; with ``burst`` until the mailbox is empty."""
+        self._delegates.start()
         if self._nested is not None:
             await self._nested.start()
         ticking = asyncio.get_running_loop().create_task(self._tick_for_ever())
@@ -90,6 +98,7 @@ class MemberWorker:
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
+            await self._delegates.stop()
             if self._nested is not None:
                 await self._nested.stop(0)
 

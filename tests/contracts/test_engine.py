@@ -539,6 +539,60 @@ async def test_a_lead_that_only_answers_writes_once(start):
     assert not {"append", "load", "get_run", "hand_off"} & set(coordinator.store.calls)
 
 
+async def test_agents_behind_the_leads_own_tools_are_served_by_coordinators(start):
+    """team:DLG-05 team:RUN-02"""
+    from lattice import agent_tool, delegate_tool
+
+    helper, other = spec("helper", echo("helper")), spec("other", echo("other"))
+    lead = spec(
+        "lead",
+        [turn(ask("helper", "one"), handoff("helper", "two"), tool_use("other", {"task": "three"})), said],
+        tools=[agent_tool("helper", helper), delegate_tool("other", "Other.", other, wait="accepted")],
+    )
+    cluster = start(crew(lead, {}))
+    outcome = await cluster.run()
+    assert outcome["result"].index("helper did two") < outcome["result"].index("other did three")
+    started = [brief(event) for event in await cluster.events()]
+    assert started.count("started helper") == 2
+    assert started.count("started other") == 1
+
+
+async def test_agents_behind_a_members_own_tools_are_served_by_its_workers(start):
+    """team:HND-15"""
+    from lattice import agent_tool
+
+    helper = spec("helper", echo("helper"))
+    member = spec("a", [turn(handoff("helper", "x")), said], tools=[agent_tool("helper", helper)])
+    outcome = await start(crew(lead_of(handoff("a"), then=said), {"a": member})).run()
+    assert "helper did x" in outcome["result"]
+
+
+async def test_an_asked_delegate_survives_the_death_of_its_coordinator(start):
+    from lattice import agent_tool
+
+    gate = Gate()
+
+    async def slow(request):
+        await gate()
+        return "from the helper"
+
+    helper = spec("helper", slow)
+    lead = spec("lead", [ask("helper"), lambda r: results(r)[0]], tools=[agent_tool("helper", helper)])
+    cluster = start(crew(lead, {}))
+    first = await cluster.coordinator()
+    await cluster.submit()
+    first.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.kill()
+    second = await cluster.coordinator()
+    await cluster.backend.expire_leases()
+    await cluster.store.reclaim_expired(second.host.process_id, 60_000)
+    gate.open.set()
+    outcome = await asyncio.wait_for(second.drive("run"), 10)
+    assert outcome["result"] == "from the helper"
+    assert model_of(lead).calls == 2
+
+
 # --- nested teams -------------------------------------------------------------------------------------------------
 
 
