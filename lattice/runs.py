@@ -142,6 +142,8 @@ class Lease:
     """The right to write for a message or a run, until ``deadline`` (epoch ms of the store's clock) or its renewal.
 
     ``token`` is the fencing token: a message's attempt, a run's epoch. Every write names it; a stale one is refused.
+    ``asked_at`` is when the holder asked for it, on the clock of ``time.monotonic()``: it is valid from then on, however
+    long the reply took; None is now.
     """
 
     kind: str
@@ -149,6 +151,7 @@ class Lease:
     owner: str
     token: int
     deadline: int = 0
+    asked_at: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

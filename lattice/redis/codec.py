@@ -88,7 +88,7 @@ def message_of(record: Record) -> TeamMessage:
     return TeamMessage(status=status, created_at=int(record[b"createdAt"]), **values)
 
 
-def claim_of(reply: Sequence[Any], owner: str) -> Claim:
+def claim_of(reply: Sequence[Any], owner: str, asked_at: float) -> Claim:
     """Return the claim in a script's reply: record, conversation has entries, reports delivered, deadline, id."""
     record = pairs(reply[0])
     chain = record.get(b"chain")
@@ -105,7 +105,7 @@ def claim_of(reply: Sequence[Any], owner: str) -> Claim:
         chain=tuple(decode(chain)) if chain is not None else (),
     )
     attempt = int(record[b"attempt"])
-    lease = Lease("message", item.message.id, owner, attempt, int(reply[3]))
+    lease = Lease("message", item.message.id, owner, attempt, int(reply[3]), asked_at)
     return Claim(item, lease, attempt, bool(reply[1]), _text(record, "pausedOn"), bool(reply[2]))
 
 

@@ -1,6 +1,7 @@
 """The run store's steps on messages and conversations."""
 
 import asyncio
+import time
 
 from lattice.encoding import clean_text, clean_value, encode
 from lattice.errors import OptionError, StoreError
@@ -50,19 +51,22 @@ class MessageSteps(RunSteps):
 
     async def claim(self, member: str, owner: str, lease_ms: int, count: int = 1) -> list[Claim]:
         """See ``RunStore.claim``."""
+        asked_at = time.monotonic()
         args = (member, owner, lease_ms, count, self._nonce())
         reply = await self._run("claim", *args, "", on_repeat=(*args, "1"))
-        return [claim_of(claim, owner) for claim in reply]
+        return [claim_of(claim, owner, asked_at) for claim in reply]
 
     async def claim_message(self, message_id: str, owner: str, lease_ms: int) -> Claim | None:
         """See ``RunStore.claim_message``."""
+        asked_at = time.monotonic()
         reply = await self._run("claim_message", message_id, owner, lease_ms, self._nonce())
-        return claim_of(reply, owner) if reply else None
+        return claim_of(reply, owner, asked_at) if reply else None
 
     async def settle(
         self, lease: Lease, outcome: Outcome, step: Step, *, claim_next: tuple[str, str, int] | None = None
     ) -> Settled:
         """See ``RunStore.settle``."""
+        asked_at = time.monotonic()
         reported = outcome.report is not None and outcome.status is not MessageStatus.CANCELLED
         reply = await self._run(
             "settle",
@@ -78,7 +82,7 @@ class MessageSteps(RunSteps):
             self._nonce(),
             *step_args(step, self.options),
         )
-        claims = () if claim_next is None else tuple(claim_of(claim, claim_next[1]) for claim in reply[1:])
+        claims = () if claim_next is None else tuple(claim_of(claim, claim_next[1], asked_at) for claim in reply[1:])
         return Settled(reply[0].decode(), claims)
 
     async def hand_back(self, lease: Lease, step: Step | None = None) -> str:

@@ -1,5 +1,6 @@
 """The run store's steps on runs."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,12 +28,14 @@ class RunSteps(StorePart):
 
     async def take_run(self, run_id: str, owner: str, lease_ms: int) -> TakenRun | str:
         """See ``RunStore.take_run``."""
+        asked_at = time.monotonic()
         reply = await self._run("take_run", run_id, owner, lease_ms, self._nonce())
         word: str = reply[0].decode()
         if word != "taken":
             return word
         run = run_of(pairs(reply[1]))
-        return TakenRun(run, Lease("run", run_id, owner, run.epoch, int(reply[4])), bool(reply[2]), bool(reply[3]))
+        lease = Lease("run", run_id, owner, run.epoch, int(reply[4]), asked_at)
+        return TakenRun(run, lease, bool(reply[2]), bool(reply[3]))
 
     async def hand_off(self, lease: Lease, batch: Batch, step: Step) -> tuple[str, tuple[TeamMessage, ...]]:
         """See ``RunStore.hand_off``."""
