@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from lattice import create_team, define_agent, team_member
-from lattice.testing import ScriptedModel, text
+from lattice.testing import ScriptedModel, text, tool_use
 
 FOLDER = Path(os.environ.get("LATTICE_TEST_GATE", "."))
 
@@ -32,3 +32,29 @@ def build(**member):
 
 team = build()
 lasting = build(conversation="member")
+
+
+def inner_lead(request):
+    said = str(request.messages[-1]["content"])
+    return (
+        text("the team worked")
+        if "Team runtime update" in said
+        else tool_use("backend", {"mode": "handoff", "task": "do it"})
+    )
+
+
+outer = create_team(
+    name="gated",
+    lead=agent("lead", lambda _request: text("nothing to do")),
+    members=[
+        team_member(
+            name="backend",
+            agent=create_team(
+                name="inner",
+                lead=agent("inner-lead", inner_lead),
+                members=[team_member(name="backend", agent=agent("backend", reply))],
+            ),
+        )
+    ],
+)
+"""Its member is itself a team."""

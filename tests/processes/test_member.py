@@ -71,6 +71,18 @@ async def test_a_burst_works_what_is_there_and_ends(store, commands):
     assert await store.processes() == []
 
 
+async def test_a_member_that_is_a_team_is_worked_by_one_worker(store, commands):
+    commands.env["LATTICE_APP"] = "tests.apps.gated:outer"
+    commands.folder.mkdir()
+    (commands.folder / "open").touch()
+    (message,) = await hand_off(store, "do it together")
+    commands.run("lattice-worker", "--member", "backend", "--burst")
+    assert await status(store, message) == "done"
+    assert (commands.folder / "begun-0").exists()
+    (report,) = await store.inbox("manager", "all")
+    assert report.content == "the team worked"
+
+
 async def test_sigterm_lets_running_work_finish(store, commands):
     (message,) = await hand_off(store, "do it")
     worker = commands.start("lattice-worker", "--member", "backend")
