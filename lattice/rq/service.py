@@ -24,6 +24,9 @@ __all__ = ["RunService", "ServiceOptions", "run_service"]
 _LOOK = 0.1
 """Seconds between two looks at the legs of a process that leaves."""
 
+_TAKE_OVER_EVERY = 1.0
+"""Seconds between two looks for runs of dead coordinators: what is added to the lease until a run goes on."""
+
 _log = logging.getLogger("lattice.rq")
 
 
@@ -92,7 +95,7 @@ class RunService:
                 await self.take_over()
                 await self._store.forget_runs()
                 backoff.reset()
-                await asyncio.sleep(self.upkeep.beat)
+                await asyncio.sleep(min(_TAKE_OVER_EVERY, self.upkeep.beat))
             except (*REDIS_DOWN, StoreError) as error:
                 await backoff.pause("looking for runs of dead coordinators", error)
 

@@ -28,6 +28,12 @@ class Slots:
         assert self.free > 0, "no place is free"
         self.free -= 1
 
+    def reserve(self) -> int:
+        """Take every place that is free; returns how many."""
+        places = max(0, self.free)
+        self.free -= places
+        return places
+
     def give_back(self) -> None:
         """Free a place: the next who comes back gets it, else whoever waits is told."""
         while self.free >= 0 and self._returning:

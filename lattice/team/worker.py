@@ -38,7 +38,7 @@ class MemberWorker:
         member: str | TeamMemberDefinition,
         *,
         concurrency: int = 1,
-        tick_ms: int = 5_000,
+        tick_ms: int = 1_000,
         on_tick: Callable[[], object] | None = None,
     ) -> None:
         self.host = host
@@ -137,11 +137,10 @@ class MemberWorker:
         if len(self._tasks) >= _MOST_WAITING:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             return False
-        host = self.host
-        claims = await host.store.claim(self.member, host.process_id, host.lease_ms, self.slots.free)
-        for claim in claims:
-            self._start(claim)
-        if claims:
+        places = self.slots.reserve()
+        if not places:
+            return False
+        if await self._claim(places):
             return False
         if burst:
             if not self._tasks:
@@ -150,6 +149,19 @@ class MemberWorker:
             return False
         await self._wait_for_mail()
         return False
+
+    async def _claim(self, places: int) -> int:
+        """Claim into places that are reserved, so that nobody who comes back takes them meanwhile."""
+        host = self.host
+        claims: list[Claim] = []
+        try:
+            claims = await host.store.claim(self.member, host.process_id, host.lease_ms, places)
+        finally:
+            for _ in range(places - len(claims)):
+                self.slots.give_back()
+        for claim in claims:
+            self._start(claim)
+        return len(claims)
 
     async def _wait_for_mail(self) -> None:
         async def wait() -> None:
@@ -166,7 +178,7 @@ class MemberWorker:
             self._waiting = None
 
     def _start(self, claim: Claim) -> None:
-        self.slots.take()
+        """Work a claim in a place that is taken."""
         task = asyncio.get_running_loop().create_task(self._work_from(claim))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -70,3 +70,24 @@ async def test_waiting_for_a_place_ends_when_one_is_free_or_when_woken():
     assert not waiting.done()
     slots.wake()
     await asyncio.wait_for(waiting, 1)
+
+
+async def test_places_that_are_reserved_for_a_claim_are_not_taken_by_who_comes_back():
+    slots = Slots(2)
+    slots.take()
+    back = asyncio.Event()
+
+    async def holder():
+        async with slots.left():
+            await back.wait()
+
+    task = asyncio.create_task(holder())
+    await asyncio.sleep(0)
+    assert slots.reserve() == 2
+    assert slots.reserve() == 0
+    back.set()
+    await asyncio.sleep(0)
+    assert slots.wanted
+    slots.give_back()
+    await asyncio.wait_for(task, 1)
+    assert slots.free == 0
