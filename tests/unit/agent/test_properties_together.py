@@ -67,7 +67,7 @@ scripts = st.builds(
     st.sampled_from(["done", never, RuntimeError("broken"), turn(tool_use("submit_output"))]),
 )
 stops = st.lists(
-    st.tuples(st.integers(0, 25), st.sampled_from(["abort", "interrupt", "cancel"])), min_size=1, max_size=3
+    st.tuples(st.integers(0, 90), st.sampled_from(["abort", "interrupt", "cancel"])), min_size=1, max_size=3
 )
 hosts = st.fixed_dictionaries(
     {
