@@ -222,6 +222,4 @@ def complete_message(message: TeamMessage, parent: TeamMessage | None) -> TeamMe
     thread = message.thread_id or (parent.thread_id if parent else None) or message.id
     upstream = message.upstream_message_id or (parent.upstream_message_id if parent else None) or work_item
     role = message.work_item_role or infer_role(message.from_, message.to, parent)
-    return replace(
-        message, work_item_id=work_item, thread_id=thread, upstream_message_id=upstream, work_item_role=role
-    )
+    return replace(message, work_item_id=work_item, thread_id=thread, upstream_message_id=upstream, work_item_role=role)

@@ -5,7 +5,7 @@ import re
 from lattice import create_team, define_agent, team_member
 from lattice.testing import ScriptedModel, tool_use, turn
 
-TASK = re.compile(r"--- delegated task ---\n(.*)", re.S)
+TASK = re.compile(r"--- delegated task ---\n(.*)", re.DOTALL)
 
 
 def spec(name, script, **options):

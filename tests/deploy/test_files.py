@@ -38,7 +38,7 @@ def click_command(script):
 
 def options_of(arguments):
     """The long options of a command line, with their values."""
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    pairs = zip(arguments, [*arguments[1:], ""], strict=False)
     return {word: value for word, value in pairs if word.startswith("--")}
 
 
