@@ -24,6 +24,7 @@ PROMISES = (
     "model_call_once",
     "quiet_after_cancel",
     "keys_expire",
+    "memory",
 )
 
 
@@ -65,7 +66,8 @@ class Story:
     accepted: dict[str, int]
     """The number in the task of each accepted run."""
     cancels: dict[str, Cancel] = field(default_factory=dict)
-    poisoned: frozenset = frozenset()
+    deaf: list[tuple[int | None, float, float]] = field(default_factory=list)
+    """(process or None for all, since, until): when a process was frozen, or the server away."""
 
     def __post_init__(self):
         self.calls = {line["call"]: line for line in self.record if line["what"] == "model_start"}
@@ -73,6 +75,10 @@ class Story:
         """Each piece of work's recorded answers: the ids of the model calls, by turn."""
         for name, run_id in self._conversations():
             self.history[name] = [call for m in self.world.conversations[run_id] for call in _answer_ids(m)]
+
+    def was_deaf(self, pid, since, until):
+        """Whether a process may have been able to write nothing at some time between the two."""
+        return any(who in (None, pid) and begin <= until and since <= end for who, begin, end in self.deaf)
 
     def _conversations(self):
         for run_id, run in self.world.runs.items():
@@ -198,8 +204,10 @@ def _first_uses(story):
             begun[call, line["n"]] = line["at"]
             if line["tool"] == "once":
                 used_at.setdefault(call, line["at"])
-        elif what == "tool_end" and line["at"] - begun[call, line["n"]] > RECORDED_WITHIN:
-            used_at.setdefault(call, line["at"])
+        elif what == "tool_end":
+            since = begun[call, line["n"]]
+            if line["at"] - since > RECORDED_WITHIN and not story.was_deaf(line["pid"], since - 1, line["at"]):
+                used_at.setdefault(call, line["at"])
     for calls in story.history.values():
         for call in calls:
             used_at.setdefault(call, float("inf"))

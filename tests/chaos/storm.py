@@ -1,0 +1,330 @@
+"""The fault suite's storm: real processes under load, and everything that can happen to them, from one seed."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from redis.exceptions import RedisError
+
+from lattice.client import LatticeClient
+from lattice.errors import LatticeError
+from lattice.redis.connection import open_redis
+from lattice.redis.keys import Keys
+from lattice.run_store import StoreOptions
+from tests.chaos.checker import Cancel, Story, check
+from tests.chaos.faults import FAULT
+from tests.chaos.memory import after_retention
+from tests.chaos.processes import Processes
+from tests.chaos.record import read_record
+from tests.chaos.watch import Recovery
+from tests.chaos.world import read_world
+from tests.processes.servers import RedisServer
+
+APP = "tests.chaos.app:team"
+TEAM = "storm"
+RETENTION = 3600
+MAX_ATTEMPTS = 8
+"""High enough that only poison runs out of attempts, however often its neighbours' processes die."""
+
+KINDS = ("coordinator", "coordinator", "alpha", "alpha", "beta", "gamma", "gamma", "delta")
+FAULTS = {
+    "kill": 30,
+    "freeze": 12,
+    "drain": 12,
+    "die_at_point": 12,
+    "cancel": 20,
+    "script_flush": 8,
+    "client_kill": 8,
+    "redis_pause": 3,
+    "redis_restart": 3,
+}
+POINTS = (
+    "after_claim",
+    "after_answer",
+    "tool_done",
+    "after_results",
+    "before_settle",
+    "after_settle",
+    "before_hand_off",
+    "after_hand_off",
+    "after_resume",
+    "before_finish_run",
+    "after_finish_run",
+    "before_finish_job",
+    "after_take",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a storm is made of."""
+
+    seconds: float
+    seed: int
+    in_flight: int = 200
+    lease: float = 2.0
+    latency: str = "0-0.15"
+    pause: tuple[float, float] = (0.2, 1.0)
+    settle_seconds: float = 180.0
+    faults: dict = field(default_factory=lambda: dict(FAULTS))
+    environment: dict = field(default_factory=dict)
+
+
+@dataclass
+class Outcome:
+    """What came of it; ``problems`` is empty when every promise was kept."""
+
+    problems: list
+    figures: dict
+    broken: set
+
+
+class Storm:
+    """One storm, from start to check."""
+
+    def __init__(self, plan, folder):
+        self.plan = plan
+        self.folder = Path(folder)
+        self.random = random.Random(plan.seed)
+        self.server = RedisServer(self.folder / "redis")
+        self.keys = Keys(TEAM)
+        self.accepted = {}
+        self.in_flight = set()
+        self.cancels = {}
+        self.deaf = []
+        """(pid or None for all, from, until): when a process, or everybody, could hear nothing."""
+        self.done = Counter()
+        self.slots = {}
+        self.background = set()
+        self.raining = True
+        self.numbers = 0
+
+    async def run(self):
+        """Let it rain, wait for calm, and check."""
+        self.server.start()
+        self.redis = open_redis(self.server.url)
+        environment = {
+            "CHAOS_LATENCY": self.plan.latency,
+            "CHAOS_SEED": str(self.plan.seed),
+            "LATTICE_RETENTION": f"{RETENTION}s",
+            "LATTICE_MAX_ATTEMPTS": str(MAX_ATTEMPTS),
+            "LATTICE_DRAIN_TIMEOUT": "1s",
+            **self.plan.environment,
+        }
+        lease = f"{self.plan.lease:g}s"
+        self.processes = Processes(
+            self.server.url, self.folder, app=APP, team=TEAM, lease=lease, environment=environment
+        )
+        self.recovery = Recovery(self.redis, self.keys)
+        try:
+            return await self._weather()
+        finally:
+            for task in self.background:
+                task.cancel()
+            await asyncio.gather(*self.background, return_exceptions=True)
+            await asyncio.to_thread(self.processes.close)
+            await self.redis.aclose()
+            self.server.stop()
+
+    async def _weather(self):
+        options = StoreOptions(retention_ms=RETENTION * 1000)
+        async with LatticeClient(team=TEAM, redis_url=self.server.url, options=options) as self.client:
+            for slot, kind in enumerate(KINDS):
+                self._start(slot, kind)
+            for duty in (self._feed(), self._keep_alive(), self.recovery.watch()):
+                self._begin(duty)
+            await self._until(lambda: len(self.in_flight) >= self.plan.in_flight, 60, "enough runs in flight")
+            started = time.monotonic()
+            while time.monotonic() - started < self.plan.seconds:
+                await self._one_fault()
+                await asyncio.sleep(self.random.uniform(*self.plan.pause))
+            self.raining = False
+            calm = time.monotonic()
+            with contextlib.suppress(AssertionError):  # the checker says which runs have not ended
+                await self._until(lambda: not self.in_flight, self.plan.settle_seconds, "all runs end")
+            return await self._judge(time.monotonic() - calm)
+
+    def _begin(self, work):
+        task = asyncio.get_running_loop().create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+    async def _until(self, condition, within, what):
+        deadline = time.monotonic() + within
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}: not within {within:g} s"
+            await asyncio.sleep(0.05)
+
+    # --- load ---------------------------------------------------------------------------------------------------
+
+    async def _feed(self):
+        """Keep so many runs in flight."""
+        while self.raining:
+            if len(self.in_flight) >= self.plan.in_flight:
+                await asyncio.sleep(0.01)
+                continue
+            number, self.numbers = self.numbers, self.numbers + 1
+            kind = "poison" if number % 50 == 25 else "plain"
+            run_id = await self.client.submit(f"run {number} {kind}", id=str(number))
+            self.accepted[run_id] = number
+            self.in_flight.add(run_id)
+            self._begin(self._follow(run_id))
+
+    async def _follow(self, run_id):
+        while True:
+            try:
+                await self.client.result(run_id)
+                self.in_flight.discard(run_id)
+                return
+            except (LatticeError, RedisError, OSError):
+                self.done["client errors"] += 1
+                await asyncio.sleep(0.2)
+
+    # --- processes ----------------------------------------------------------------------------------------------
+
+    def _start(self, slot, kind, **environment):
+        member = None if kind == "coordinator" else kind
+        role = "coordinator" if member is None else "worker"
+        self.slots[slot] = self.processes.start(role, member, **environment)
+
+    async def _keep_alive(self):
+        """Start again what has died."""
+        while True:
+            for slot, process in list(self.slots.items()):
+                if not process.alive:
+                    self.done[f"ended with {process.code}"] += 1
+                    self._start(slot, KINDS[slot])
+            await asyncio.sleep(self.random.uniform(0.05, 0.4))
+
+    def _victim(self):
+        running = [p for p in self.slots.values() if p.alive and not p.stopped]
+        return self.random.choice(running) if running else None
+
+    # --- faults -------------------------------------------------------------------------------------------------
+
+    async def _one_fault(self):
+        fault = self.random.choices(list(self.plan.faults), list(self.plan.faults.values()))[0]
+        try:
+            if await getattr(self, f"_{fault}")() is not False:
+                self.done[fault] += 1
+        except (RedisError, OSError, LatticeError):
+            self.done["faults refused by Redis"] += 1
+
+    async def _kill(self):
+        victim = self._victim()
+        if victim is None:
+            return False
+        victim.freeze()  # what it holds is looked at while it can no longer change
+        await self.recovery.lost(victim.pid)
+        victim.kill()
+        return True
+
+    async def _freeze(self):
+        victim = self._victim()
+        if victim is None:
+            return False
+        victim.freeze()
+        await self.recovery.lost(victim.pid)
+        self._begin(self._thaw(victim, self.plan.lease * self.random.uniform(1.2, 2.5)))
+        return True
+
+    async def _thaw(self, victim, seconds):
+        frozen = time.time()
+        await asyncio.sleep(seconds)
+        self.deaf.append((victim.pid, frozen, time.time()))
+        victim.thaw()
+
+    async def _drain(self):
+        victim = self._victim()
+        if victim is None:
+            return False
+        victim.drain()
+        return True
+
+    async def _die_at_point(self):
+        """Replace a process by one that dies at its nth step of some kind."""
+        slot = self.random.randrange(len(KINDS))
+        process = self.slots[slot]
+        if not process.alive or process.stopped:
+            return False
+        process.kill()
+        await process.ended()
+        self._start(slot, KINDS[slot], **{FAULT: f"{self.random.choice(POINTS)}:{self.random.randint(1, 20)}"})
+        return True
+
+    async def _cancel(self):
+        if not self.in_flight:
+            return False
+        run_id = self.random.choice(sorted(self.in_flight))
+        if await self.client.cancel(run_id) != "cancelled":
+            return False
+        self.cancels[run_id] = Cancel(time.time())
+        return True
+
+    async def _script_flush(self):
+        await self.redis.script_flush()
+
+    async def _client_kill(self):
+        await self.redis.client_kill_filter(_type="normal", skipme=True)
+
+    async def _redis_pause(self):
+        """The server answers nobody for a while."""
+        since = time.time()
+        self.server.freeze()
+        await asyncio.sleep(self.plan.lease * self.random.uniform(0.5, 1.5))
+        self.server.thaw()
+        self._was_away(since)
+
+    async def _redis_restart(self):
+        since = time.time()
+        await asyncio.to_thread(self.server.stop)
+        await asyncio.sleep(self.random.uniform(0, 1))
+        await asyncio.to_thread(self.server.start)
+        self._was_away(since)
+
+    def _was_away(self, since):
+        self.recovery.disturbed()
+        self.deaf.append((None, since, time.time()))
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def _judge(self, calm):
+        await self._until(lambda: not any(p.stopped for p in self.slots.values() if p.alive), 30, "all are thawed")
+        await asyncio.sleep(1.5)  # what a cancelled run may still do, it does now
+        for cancel in self.cancels.values():
+            self._mark_deaf(cancel)
+        story = Story(
+            await read_world(self.redis, self.keys, list(self.accepted)),
+            read_record(self.folder),
+            self.accepted,
+            self.cancels,
+            self.deaf,
+        )
+        findings = check(story)
+        left, size = await after_retention(self.redis, TEAM, RETENTION)
+        findings.expect("memory", not left, f"left after the retention: {left[:10]}")
+        figures = {
+            "seed": self.plan.seed,
+            "seconds": self.plan.seconds,
+            "faults": dict(sorted(self.done.items())),
+            "processes started": len(self.processes.started),
+            **{name: findings.figures[name] for name in sorted(findings.figures)},
+            "lost": sum(p in ("run_ends", "message_ends_once") for p, _ in findings.problems),
+            "duplicates": sum(
+                findings.figures[n] for n in ("model calls repeated", "effects repeated", "reports shown twice")
+            ),
+            "lease": self.plan.lease,
+            **{f"recovery {k}": v for k, v in self.recovery.figures.items()},
+            "calm after (s)": round(calm, 1),
+            "bytes left in Redis": size,
+        }
+        return Outcome(findings.problems, figures, findings.broken)
+
+    def _mark_deaf(self, cancel):
+        for pid, since, until in self.deaf:
+            if since - 1 <= cancel.at + 1 and until >= cancel.at:
+                cancel.deaf_until[pid] = max(until, cancel.deaf_until.get(pid, 0.0))
