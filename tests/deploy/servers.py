@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from workers.embedded_redis import find_redis_server
 
@@ -39,7 +41,7 @@ def redis_server(*arguments):
 
 
 def _answers(socket):
-    client = redis.Redis(unix_socket_path=str(socket))
+    client = redis.Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0))
     try:
         client.ping()
     except redis.AuthenticationError:
