@@ -9,13 +9,13 @@ from lattice.agent.conversation import read_history
 from lattice.agent.options import check_ports, read_agent_options, read_query_options
 from lattice.agent.run import Run
 from lattice.agent.session import Rewriting, Session
-from lattice.agent.toolset import Toolset, submit_output_tool
+from lattice.agent.toolset import Toolset, listed_tools, submit_output_tool
 from lattice.errors import ConcurrentQueryError, LatticeError, OptionError
 from lattice.events import AgentLikeEvent, SDKMessage, SDKResultMessage
 from lattice.messages import MalformedMessageError, read_prompt
 from lattice.tools.builtin import workspace_tools
 from lattice.tools.tool import ToolDefinition
-from lattice.workspace.workspace import Workspace, resolve_workspace
+from lattice.workspace.workspace import resolve_workspace
 
 __all__ = ["Agent", "AgentLike", "build_agent"]
 
@@ -197,7 +197,7 @@ def build_agent(options: dict[str, Any], *, make_client: Any, bare: bool = False
         )
     schema = definition.output_schema
     toolset = Toolset(
-        [*_builtin_tools(workspace), *_host_tools(options.get("tools"))],
+        [*([] if workspace is None else workspace_tools(workspace)), *listed_tools(options.get("tools"))],
         last=None if schema is None else submit_output_tool(schema),
     )
     if workspace is not None:
@@ -213,18 +213,6 @@ def build_agent(options: dict[str, Any], *, make_client: Any, bare: bool = False
         history_store=options.get("history_store"),
         journal=options.get("journal"),
     )
-
-
-def _builtin_tools(workspace: Workspace | None) -> list[ToolDefinition]:
-    return [] if workspace is None else workspace_tools(workspace)
-
-
-def _host_tools(tools: Any) -> list[Any]:
-    if tools is None:
-        return []
-    if isinstance(tools, (str, dict, ToolDefinition)) or not isinstance(tools, Iterable):
-        raise OptionError(f"AgentOptions.tools must be a list of tools, not {tools!r}")
-    return list(tools)
 
 
 def _content(prompt: Any) -> Any:

@@ -11,6 +11,7 @@ from lattice.agent.state import RunState
 from lattice.agent.transcript import capped, plain, without_large_results
 from lattice.events import SDKSystemCompactionMessage
 from lattice.messages import (
+    NO_CONTENT,
     MalformedMessageError,
     Message,
     add_usage,
@@ -136,11 +137,11 @@ async def _read_summary(run: RunState, call: ModelCall) -> tuple[str, dict[str, 
         return None
     usage: dict[str, int] = {"input_tokens": 0, "output_tokens": 0}
     add_usage(usage, message.get("usage"))
-    text = "" if _ran_out(call) or not _said_something(call.reply) else text_of(message["content"]).strip()
+    text = "" if _ran_out(call) else text_of(message["content"]).strip()
     if run.trace is not None:
         data = {"message": copy_json(message), "purpose": "compaction"}
         await run.trace.emit("assistant_message", data, at=call.settled_at)
-    if not text:
+    if text in {"", NO_CONTENT}:
         return None
     return text, usage
 
@@ -148,18 +149,6 @@ async def _read_summary(run: RunState, call: ModelCall) -> tuple[str, dict[str, 
 def _ran_out(call: ModelCall) -> bool:
     reply = call.reply
     return isinstance(reply, dict) and reply.get("stopReason", reply.get("stop_reason")) == OVERFLOW_STOP
-
-
-def _said_something(reply: Any) -> bool:
-    content = reply.get("content") if isinstance(reply, dict) else None
-    return (
-        bool(content)
-        if isinstance(content, str)
-        else any(
-            isinstance(block, dict) and block.get("type") == "text" and str(block.get("text", "")).strip()
-            for block in content or ()
-        )
-    )
 
 
 async def _rewrite(

@@ -1,7 +1,6 @@
 """One conversation: the live messages of an agent, mirrored into its history store."""
 
 import asyncio
-import inspect
 import logging
 from typing import Any
 
@@ -17,6 +16,7 @@ from lattice.messages import (
     repaired,
     results_of,
 )
+from lattice.tools.callbacks import settled
 from lattice.tracer import is_strict
 
 __all__ = ["Conversation"]
@@ -59,7 +59,7 @@ class Conversation:
 
     async def _read_store(self) -> None:
         try:
-            stored = await _settled(self._store.load())
+            stored = await settled(self._store.load())
             loaded = [read_message(message) for message in stored or []]
         except Exception as error:
             if is_strict(self._store):
@@ -73,10 +73,6 @@ class Conversation:
         self.messages[:0] = fixed
         self._loaded = True
         self.context_tokens = _last_reading(fixed)
-
-    def push(self, message: Message) -> None:
-        """Add a message in memory; ``save`` must follow."""
-        self.messages.append(message)
 
     async def add(self, message: Message) -> None:
         """Add a message, and wait until the store has it."""
@@ -95,9 +91,9 @@ class Conversation:
         behind, self._behind = self._behind, True
         try:
             if behind:
-                await _settled(self._store.replace([copy_json(kept) for kept in self.messages]))
+                await settled(self._store.replace([copy_json(kept) for kept in self.messages]))
             else:
-                await _settled(self._store.append(copy_json(message)))
+                await settled(self._store.append(copy_json(message)))
         except Exception as error:
             if is_strict(self._store):
                 raise
@@ -118,7 +114,7 @@ class Conversation:
             return
         self._behind = True
         try:
-            await _settled(self._store.replace([copy_json(message) for message in messages]))
+            await settled(self._store.replace([copy_json(message) for message in messages]))
         except Exception as error:
             if is_strict(self._store):
                 raise
@@ -170,7 +166,3 @@ def _last_reading(messages: list[Message]) -> int:
         if message["role"] == "assistant":
             return input_tokens(message.get("usage"))
     return 0
-
-
-async def _settled(returned: Any) -> Any:
-    return await returned if inspect.isawaitable(returned) else returned

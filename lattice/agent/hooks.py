@@ -1,6 +1,5 @@
 """Hooks: the host's say in what a tool result and a model request look like."""
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ from lattice.agent.checks import check_known
 from lattice.agent.shared import SharedMessages
 from lattice.errors import OptionError
 from lattice.history import member
+from lattice.tools.callbacks import settled
 
 __all__ = [
     "AgentHooks",
@@ -99,7 +99,7 @@ def create_composite_agent_hooks(hooks: Iterable[Any]) -> AgentHooks:
     async def on_tool_result(context: Any) -> Any:
         for entry in chain:
             if entry.on_tool_result is not None:
-                replaced = await _settled(entry.on_tool_result(context))
+                replaced = await settled(entry.on_tool_result(context))
                 context = replace(context, result=replaced) if replaced else context
         return context.result
 
@@ -109,7 +109,7 @@ def create_composite_agent_hooks(hooks: Iterable[Any]) -> AgentHooks:
             if entry.on_model_request is None:
                 continue
             seen = replace(context, messages=SharedMessages(context.messages))
-            messages, changed = _read_result(await _settled(entry.on_model_request(seen)))
+            messages, changed = _read_result(await settled(entry.on_model_request(seen)))
             if messages is not None:
                 context = replace(context, messages=messages)
             if changed is not None:
@@ -124,7 +124,7 @@ async def shape_request(
     hook: Callable[..., Any], context: ModelRequestHookContext
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
     """Ask a hook; returns the messages and the system prompt to send instead, None where nothing changes."""
-    return _read_result(await _settled(hook(context)))
+    return _read_result(await settled(hook(context)))
 
 
 def _read_result(returned: Any) -> tuple[list[dict[str, Any]] | None, str | None]:
@@ -141,7 +141,3 @@ def _read_result(returned: Any) -> tuple[list[dict[str, Any]] | None, str | None
     if messages is not None and not isinstance(messages, list):
         messages = list(messages)
     return messages, member(returned, "system_prompt", "systemPrompt")
-
-
-async def _settled(returned: Any) -> Any:
-    return await returned if inspect.isawaitable(returned) else returned

@@ -25,7 +25,7 @@ __all__ = [
     "FrozenOptions",
     "QueryOptions",
     "QuerySettings",
-    "check_agent_options",
+    "check_ports",
     "read_agent_options",
     "read_query_options",
 ]
@@ -149,24 +149,15 @@ class AgentDefinition:
     output_schema: Any
 
 
-def check_agent_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that do not exist, and a missing model.
-
-    Raises:
-        OptionError: there is one, or it is missing.
-    """
-    if not options.get("model"):
-        raise OptionError("AgentOptions.model is required: the name of the model to ask")
-    check_known("AgentOptions", options, AGENT_OPTIONS)
-
-
 def read_agent_options(options: Mapping[str, Any]) -> AgentDefinition:
     """Check the options of an agent and fill in the defaults; nothing is created.
 
     Raises:
         OptionError: an option is unknown, missing or has a value that cannot be used.
     """
-    check_agent_options(options)
+    if not options.get("model"):
+        raise OptionError("AgentOptions.model is required: the name of the model to ask")
+    check_known("AgentOptions", options, AGENT_OPTIONS)
     values = given(options)
     timeout = values.get("request_timeout_ms")
     return AgentDefinition(

@@ -1,6 +1,5 @@
 """Builds a model request, lets the hook shape it, traces it, and sends it."""
 
-import inspect
 from typing import Any
 
 from lattice.agent.hooks import ModelRequestHookContext, shape_request
@@ -10,14 +9,10 @@ from lattice.agent.shared import SharedMessages
 from lattice.agent.state import RunState
 from lattice.messages import Message
 from lattice.model import ModelRequest
+from lattice.tools.callbacks import settled
 from lattice.workspace.grants import active_grants
 
-__all__ = ["ask_model", "send", "settled"]
-
-
-async def settled(returned: Any) -> Any:
-    """Return what a ``def`` or ``async def`` callback came to."""
-    return await returned if inspect.isawaitable(returned) else returned
+__all__ = ["ask_model", "send"]
 
 
 async def ask_model(run: RunState) -> ModelCall:

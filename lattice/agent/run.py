@@ -45,6 +45,7 @@ from lattice.messages import (
     tool_uses,
 )
 from lattice.tools.batch import execute_batch
+from lattice.tools.callbacks import settled
 from lattice.tools.environment import BatchOutcome
 from lattice.tools.schema import parse_with
 from lattice.tools.tool import UNSET
@@ -319,11 +320,11 @@ class Run(RunState):
         method = optional_method(self.settings.runtime, "mail_after_tool_batch")
         if method is None:
             return []
-        return [copy_json(block) for block in await requests.settled(method()) or ()]
+        return [copy_json(block) for block in await settled(method()) or ()]
 
     async def _end_after(self, outcome: BatchOutcome) -> None:
         pause = optional_method(self.settings.runtime, "should_pause_after_tool_batch")
-        if pause is not None and await requests.settled(pause()):
+        if pause is not None and await settled(pause()):
             self.ending = Ending("success", PAUSED_TEXT, paused=True)
         elif outcome.end_turn and self.session.output_schema is None:
             self.ending = Ending("success", outcome.end_turn_text, structured_result=outcome.structured_result)

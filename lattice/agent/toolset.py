@@ -7,7 +7,7 @@ from lattice.errors import OptionError
 from lattice.tools.environment import ToolConcurrency
 from lattice.tools.tool import ToolDefinition, ToolResult, check_tool_names, tool
 
-__all__ = ["SUBMIT_OUTPUT_TOOL_NAME", "Toolset", "concurrency_section", "submit_output_tool"]
+__all__ = ["SUBMIT_OUTPUT_TOOL_NAME", "Toolset", "concurrency_section", "listed_tools", "submit_output_tool"]
 
 SUBMIT_OUTPUT_TOOL_NAME = "submit_output"
 """The tool that ends a run which has an output schema; the name is reserved then."""
@@ -36,7 +36,7 @@ class Toolset:
         Raises:
             OptionError: something is no tool, or a name is taken or reserved; nothing is added then.
         """
-        new = [_checked(entry) for entry in _listed(tools)]
+        new = [_checked(entry) for entry in listed_tools(tools)]
         present = [entry for entry in self.by_name.values() if entry is not self._last]
         if self._last is not None and any(entry.name == self._last.name for entry in new):
             raise OptionError(f'Tool name "{self._last.name}" is reserved when AgentOptions.output_schema is set')
@@ -55,6 +55,19 @@ class Toolset:
         """
         own = [entry for entry in self.by_name.values() if entry is not self._last]
         return Toolset([*own, *extra], last=self._last)
+
+
+def listed_tools(tools: Any) -> list[Any]:
+    """Return the entries of the option ``tools``; None is an empty list.
+
+    Raises:
+        OptionError: it is no list.
+    """
+    if tools is None:
+        return []
+    if isinstance(tools, (str, dict, ToolDefinition)) or not isinstance(tools, Iterable):
+        raise OptionError(f"AgentOptions.tools must be a list of tools, not {tools!r}")
+    return list(tools)
 
 
 def submit_output_tool(schema: Any) -> ToolDefinition:
@@ -95,12 +108,6 @@ def concurrency_section(toolset: Toolset, concurrency: ToolConcurrency) -> str:
         "Tool calls: you may request multiple independent tools in one response; put calls that do not need each"
         " other's results together. Use separate responses when a later call needs the result of an earlier one."
     )
-
-
-def _listed(tools: Any) -> list[Any]:
-    if isinstance(tools, (str, dict, ToolDefinition)) or not isinstance(tools, Iterable):
-        raise OptionError(f"AgentOptions.tools must be a list of tools, not {tools!r}")
-    return list(tools)
 
 
 def _checked(entry: Any) -> ToolDefinition:

@@ -40,11 +40,19 @@ class Trace:
     __slots__ = ("_on_event", "_strict", "_tracer", "parent_run_id", "run_id", "session_id", "source")
 
     def __init__(
-        self, tracer: Any, *, session_id: str, run_id: str, parent_run_id: str | None, source: dict[str, Any]
+        self,
+        tracer: Any,
+        *,
+        session_id: str,
+        run_id: str,
+        parent_run_id: str | None,
+        source: dict[str, Any],
+        may_raise: bool = True,
     ) -> None:
+        """Unless it ``may_raise``, the errors of a strict tracer are logged as well."""
         self._tracer = tracer
         self._on_event = trace_method(tracer, "on_event")
-        self._strict = is_strict(tracer)
+        self._strict = may_raise and is_strict(tracer)
         self.session_id = session_id
         self.run_id = run_id
         self.parent_run_id = parent_run_id

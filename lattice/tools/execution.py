@@ -14,6 +14,7 @@ from lattice.abort import AbortSignal
 from lattice.encoding import clean_text, pretty_json
 from lattice.errors import AbortError, ToolExecutionError, ToolPermissionDeniedError
 from lattice.journal import JournalEntry
+from lattice.tools.callbacks import settled
 from lattice.tools.environment import ToolEnvironment
 from lattice.tools.handlers import call_handler
 from lattice.tools.permission import ask_permission
@@ -60,7 +61,6 @@ class CallOutcome:
     end_turn: bool = False
     end_turn_text: str = ""
     structured_result: Any = UNSET
-    aborted: bool = False
 
 
 class BatchState:
@@ -224,9 +224,7 @@ def _failed(call: dict[str, Any], name: str, error: BaseException, environment: 
         return error_outcome(call, str(to_model()), error)
     if isinstance(error, AbortError) and environment.signal is not None and environment.signal.aborted:
         text = error.message if error.message.startswith("Tool ") else f"Tool {name} failed: {error.message}"
-        outcome = error_outcome(call, text, error)
-        outcome.aborted = True
-        return outcome
+        return error_outcome(call, text, error)
     text = f"Tool {name} failed: {_message(error)}"
     return error_outcome(call, text, ToolExecutionError(text, cause=error))
 
@@ -302,20 +300,17 @@ async def _apply_hook(
     hook = environment.on_tool_result
     assert hook is not None
     try:
-        replacement = hook(
-            ToolResultContext(
-                call["name"],
-                call["id"],
-                copy.deepcopy(call.get("input")),
-                copy.deepcopy(outcome.block),
-                outcome.error,
-                environment.context,
-                environment.source,
-                environment.signal,
-            )
+        context = ToolResultContext(
+            call["name"],
+            call["id"],
+            copy.deepcopy(call.get("input")),
+            copy.deepcopy(outcome.block),
+            outcome.error,
+            environment.context,
+            environment.source,
+            environment.signal,
         )
-        if hasattr(replacement, "__await__"):
-            replacement = await replacement
+        replacement = await settled(hook(context))
         if replacement:
             _replace_block(call, outcome, replacement)
     except ESCAPING as error:

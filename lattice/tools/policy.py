@@ -1,8 +1,6 @@
 """Refuses a whole batch of tool calls before any of them runs: the host's policy, and the tool that must be alone."""
 
-import asyncio
 import copy
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 from lattice.abort import AbortSignal
 from lattice.encoding import clean_text, pretty_json
 from lattice.errors import AbortError
+from lattice.tools.callbacks import settled
 from lattice.tools.environment import ToolEnvironment
 
 __all__ = ["BatchPolicyContext", "BatchRejection", "ToolCall", "check_batch"]
@@ -75,12 +74,7 @@ async def _ask_policy(calls: list[dict[str, Any]], environment: ToolEnvironment)
     if isinstance(policy, dict):
         validate = policy["validate"]
     try:
-        answer = validate(_describe(calls, environment))
-        if inspect.isawaitable(answer):
-            answer = await answer
-        return _read_answer(answer)
-    except asyncio.CancelledError:
-        raise
+        return _read_answer(await settled(validate(_describe(calls, environment))))
     except AbortError:
         raise
     except Exception as error:
