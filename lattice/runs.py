@@ -107,6 +107,7 @@ class WorkItem:
     ``member`` names the mailbox's key (the part after ``team::``), ``conversation`` the history that is worked on;
     messages of one conversation are worked one after another, in send order. ``batch`` is what settling counts down.
     ``depth`` is 1 for what the lead delegates. ``shared`` says that other messages may wait for the same conversation.
+    ``traceparent`` is the W3C trace context of its sender, ``trace`` the place of the work in a context trace.
     ``chain`` are the conversations that wait for this item, outermost first: work for one of them would be a cycle.
     """
 
@@ -119,6 +120,7 @@ class WorkItem:
     shared: bool = False
     description: str | None = None
     traceparent: str | None = None
+    trace: str | None = None
     chain: tuple[str, ...] = ()
 
 

@@ -164,6 +164,11 @@ class CompositeContextTracer:
         self._tracers = tracers
         self._strict = any(is_strict(tracer) for tracer in tracers)
 
+    @property
+    def tracers(self) -> tuple[Any, ...]:
+        """The tracers in their order."""
+        return tuple(self._tracers)
+
     async def on_event(self, event: ContextTraceEvent) -> None:
         """Hand the event to every tracer; each gets a record of its own."""
         for tracer in self._tracers:

@@ -68,7 +68,12 @@ def item_fields(item: WorkItem, *, claimable: bool = True) -> list[Arg]:
         fields += ("shared", "1")
     if item.chain:
         fields += ("chain", encode(item.chain))
-    for field, text in (("batch", item.batch), ("description", item.description), ("traceparent", item.traceparent)):
+    for field, text in (
+        ("batch", item.batch),
+        ("description", item.description),
+        ("traceparent", item.traceparent),
+        ("trace", item.trace),
+    ):
         if text is not None:
             fields += (field, clean_text(text))
     return fields
@@ -102,6 +107,7 @@ def claim_of(reply: Sequence[Any], owner: str, asked_at: float) -> Claim:
         shared=b"shared" in record,
         description=_text(record, "description"),
         traceparent=_text(record, "traceparent"),
+        trace=_text(record, "trace"),
         chain=tuple(decode(chain)) if chain is not None else (),
     )
     attempt = int(record[b"attempt"])

@@ -5,10 +5,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import TypeVar
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 from lattice.abort import AbortController
 from lattice.errors import AbortError, LatticeError, LeaseLostError, SizeLimitError
+from lattice.instruments import NO_INSTRUMENTS, Instruments
 from lattice.mailbox import TeamMessage
 from lattice.run_store import RunStore
 from lattice.runs import Lease
@@ -31,11 +33,13 @@ _LONGEST_PAUSE = 5.0
 class Held:
     """A lease that this process holds; its signal fires when the work on it has to stop."""
 
-    __slots__ = ("broken", "controller", "ending", "lease", "lost", "valid_until")
+    __slots__ = ("broken", "context", "controller", "ending", "lease", "lost", "valid_until")
 
     def __init__(self, lease: Lease, valid_until: float) -> None:
         self.lease = lease
         self.controller = AbortController()
+        self.context = copy_context()
+        """Where the work was begun, so that what is said of it elsewhere is said as there."""
         self.valid_until = valid_until
         self.lost = False
         self.broken = False
@@ -72,7 +76,8 @@ class Host:
     ``open_store`` opens a second store for the thread that renews leases, so that a tool which blocks the event loop
     does not lose them; without it the renewal runs on the loop. ``open_team(key)`` opens the store of another key
     space, for a member that is a team itself; without it such a team runs within this process, and starts anew if it
-    dies.
+    dies. ``instruments`` watch the work, ``tracer`` takes the traces of runs
+    instead of the team's.
     """
 
     def __init__(
@@ -84,6 +89,8 @@ class Host:
         open_store: OpenStore | None = None,
         open_team: Callable[[str], RunStore] | None = None,
         space: str | None = None,
+        instruments: Instruments = NO_INSTRUMENTS,
+        tracer: Any = None,
     ) -> None:
         self.store = store
         self.process_id = process_id
@@ -93,6 +100,8 @@ class Host:
         self._keeper = LeaseKeeper(lease_ms, self._leases, self._renewed, open_store or (lambda: store))
         self.is_threaded = open_store is not None
         self.open_team = open_team
+        self.instruments = instruments
+        self.tracer = tracer
         self.space = space
         """The key space that the store is of, where it is not the team's own."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -159,7 +168,8 @@ class Host:
             if held is None or held.lease.token != lease.token or held.ending:
                 continue
             if (lease.kind, lease.id, lease.token) in gone:
-                _log.warning("the lease on %s %s is lost; its work stops", lease.kind, lease.id)
+                held.context.run(_log.warning, "the lease on %s %s is lost; its work stops", lease.kind, lease.id)
+                self.instruments.lease_lost(lease)
                 held.lose(LeaseLostError())
             else:
                 held.valid_until = max(held.valid_until, started + self.lease_ms / 1000)

@@ -19,7 +19,9 @@ from lattice.team.host import Held, Host, describe
 from lattice.team.leg import RESUME, drive, open_session
 from lattice.team.prompts import resume_prompt
 from lattice.team.recording import Recorder, add_tokens
+from lattice.team.run_trace import RunTrace
 from lattice.team.store_post import StorePost
+from lattice.team.store_tracing import StoreTracing
 from lattice.team.team import Team
 
 __all__ = ["LeadDriver"]
@@ -30,11 +32,19 @@ _log = logging.getLogger("lattice.team")
 class _Lead:
     """What belongs to one run while it is driven."""
 
-    __slots__ = ("actor", "held", "post", "recorder", "session", "taken")
+    __slots__ = ("actor", "held", "post", "recorder", "session", "taken", "trace")
 
     def __init__(
-        self, taken: TakenRun, held: Held, recorder: Recorder, post: StorePost, actor: Actor, session: Any
+        self,
+        taken: TakenRun,
+        held: Held,
+        recorder: Recorder,
+        post: StorePost,
+        actor: Actor,
+        session: Any,
+        trace: RunTrace | None,
     ) -> None:
+        self.trace = trace
         self.taken = taken
         self.held = held
         self.recorder = recorder
@@ -48,6 +58,7 @@ class LeadDriver:
 
     def __init__(self, host: Host, team: Team) -> None:
         self.host = host
+        self._tracing = StoreTracing(host, team)
         self.team = team
         self.directory = with_delegates(team.directory, [team.lead])
         self.source = lead_source(team.key)
@@ -80,6 +91,11 @@ class LeadDriver:
         taken = await self.host.store.take_run(run_id, self.host.process_id, self.host.lease_ms)
         if isinstance(taken, str):
             return await self._not_taken(run_id, taken)
+        with self.host.instruments.driving(taken):
+            return await self._drive_taken(taken, task, leave)
+
+    async def _drive_taken(self, taken: TakenRun, task: "asyncio.Task[Any]", leave: Any) -> dict[str, Any]:
+        run_id = taken.run.id
         held = self.host.hold(taken.lease)
         self._driving[run_id] = task
         try:
@@ -161,7 +177,9 @@ class LeadDriver:
         if taken.started:
             state = await held.guard(self.host.store.load(run.conversation))
         recorder = self._recorders[run.id] = Recorder(self.host, held, run.conversation, state)
-        post = StorePost(self.host, held, recorder, run.id, limit=self.team.max_concurrent_work_items)
+        trace = self._tracing.root(run)
+        limit = self.team.max_concurrent_work_items
+        post = StorePost(self.host, held, recorder, run.id, limit=limit, trace=trace)
         actor = Actor(
             name=self.team.key,
             agent=self.team.lead,
@@ -176,10 +194,11 @@ class LeadDriver:
             max_depth=self._depth_of(run),
             permissions=run.options.get("permissions"),
             tools=self.tools,
+            query_options=self._tracing.options(self.team.lead, trace),
             max_message_bytes=self.host.max_message_bytes,
         )
         session = open_session(self.team.lead, history_store=recorder.history, journal=recorder.journal)
-        return _Lead(taken, held, recorder, post, actor, session)
+        return _Lead(taken, held, recorder, post, actor, session, trace)
 
     def _depth_of(self, run: RunRecord) -> int:
         """A team inside another goes no deeper than the outermost allows."""
@@ -190,6 +209,8 @@ class LeadDriver:
         taken, recorder = lead.taken, lead.recorder
         run = taken.run
         opening: Any = RESUME
+        if lead.trace is not None and not taken.started:
+            await lead.trace.start(self._tracing.data, run.task)
         if run.id not in recorder.state.entered or not isinstance(lead.session, Agent):
             recorder.once = run.id
             opening = run.task
@@ -221,6 +242,8 @@ class LeadDriver:
             word = await lead.held.guard(store.finish_run(lead.held.lease, status, result, step, failure))
         if word == "stale":
             raise LeaseLostError
+        if lead.trace is not None:
+            await lead.trace.conclude(answer, error)
         return replace(run, status=status, result=result, error=failure, total_usage=total).outcome()
 
 

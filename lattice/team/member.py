@@ -28,6 +28,7 @@ from lattice.team.prompts import drain_envelope, resume_prompt, task_envelope
 from lattice.team.recording import Recorder
 from lattice.team.slots import Slots
 from lattice.team.store_post import StorePost
+from lattice.team.store_tracing import StoreTracing
 from lattice.team.team import Team
 
 __all__ = ["MemberWork"]
@@ -76,6 +77,7 @@ class MemberWork:
         self.parking = False
         """Whether what is cut off is to be handed back: this process is leaving."""
         self._recorders: set[Recorder] = set()
+        self._tracing = StoreTracing(host, team)
 
     def park(self) -> None:
         """From now on, what is cancelled is handed back as it stands."""
@@ -90,6 +92,10 @@ class MemberWork:
         Raises:
             LeaseLostError: the lease was lost; somebody else goes on with the item, or it was cancelled.
         """
+        with self.host.instruments.working(claim):
+            return await self._work_one(claim)
+
+    async def _work_one(self, claim: Claim) -> Claim | None:
         held = self.host.hold(claim.lease)
         work = None
         try:
@@ -123,7 +129,8 @@ class MemberWork:
             state = await held.guard(self.host.store.load(item.conversation))
         recorder = Recorder(self.host, held, item.conversation, state)
         self._recorders.add(recorder)
-        post = StorePost(self.host, held, recorder, item.message.run_id)
+        trace = self._tracing.joined(item)
+        post = StorePost(self.host, held, recorder, item.message.run_id, trace=trace)
         actor = Actor(
             name=self.member.key,
             agent=self.member.agent,
@@ -140,6 +147,7 @@ class MemberWork:
             chain=item.chain,
             permissions=granted_permissions(item.message),
             tools=self.tools,
+            query_options=self._tracing.options(self.member.agent, trace),
             max_message_bytes=self.host.max_message_bytes,
             leave=self.slots.left,
         )
@@ -181,7 +189,7 @@ class MemberWork:
 
     async def _perform(self, work: _Work) -> Ending:
         """Drive the member to its answer; whatever it raises is the answer too."""
-        self._tell_claimed(work)
+        await self._tell_claimed(work)
         timer = self._deadline(work.held)
         try:
             ending = await self._attempt(work, await self._opening(work))
@@ -260,7 +268,7 @@ class MemberWork:
     async def _settle(self, work: _Work, ending: Ending) -> Settled:
         message = work.claim.item.message
         report_id = derive_id("report", message.id)
-        self._tell_ended(work, ending, report_id)
+        await self._tell_ended(work, ending, report_id)
         may_claim = self.claim_next and not self.slots.wanted
         claim_next = (self.member.queue, self.host.process_id, self.host.lease_ms) if may_claim else None
         outcome = ending.outcome(report_id)
@@ -298,11 +306,11 @@ class MemberWork:
 
     # --- events -------------------------------------------------------------------------------------------------
 
-    def _tell_claimed(self, work: _Work) -> None:
+    async def _tell_claimed(self, work: _Work) -> None:
         message = work.claim.item.message
-        emit, mailbox = work.post.emit, str(self.member.mailbox_id)
-        emit(TeamMessageEvent("claimed", self._caller(message.from_), mailbox, message.to_dict()))
-        emit(TeamAgentEvent("started", self.source))
+        tell, mailbox = work.post.tell, str(self.member.mailbox_id)
+        await tell(TeamMessageEvent("claimed", self._caller(message.from_), mailbox, message.to_dict()))
+        await tell(TeamAgentEvent("started", self.source))
 
     def _caller(self, mailbox: str) -> dict[str, Any]:
         member = self.directory.at(mailbox)
@@ -310,13 +318,13 @@ class MemberWork:
             return lead_source(self.team.key)
         return member_source(self.team.key, member)
 
-    def _tell_ended(self, work: _Work, ending: Ending, report_id: str) -> None:
+    async def _tell_ended(self, work: _Work, ending: Ending, report_id: str) -> None:
         message = work.claim.item.message
-        emit, mailbox = work.post.emit, str(self.member.mailbox_id)
+        tell, mailbox = work.post.tell, str(self.member.mailbox_id)
         error = None if ending.failure is None else ending.failure.to_dict()
-        emit(TeamAgentEvent("finished", self.source))
+        await tell(TeamAgentEvent("finished", self.source))
         ended = message.evolve(status=ending.status)
-        emit(TeamMessageEvent(str(ending.status), self.source, mailbox, ended.to_dict(), error))
+        await tell(TeamMessageEvent(str(ending.status), self.source, mailbox, ended.to_dict(), error))
         if ending.report is not None:
             report = report_message(message, ending, report_id)
-            emit(TeamMessageEvent("replied", self.source, message.from_, report.to_dict(), error))
+            await tell(TeamMessageEvent("replied", self.source, message.from_, report.to_dict(), error))

@@ -55,6 +55,8 @@ class NestedTeam:
             open_store=(lambda: open_team(key)) if outer.is_threaded else None,
             open_team=open_team,
             space=key,
+            instruments=outer.instruments,
+            tracer=outer.tracer,
         )
         self._driver = LeadDriver(self._host, team)
         self._workers = [make_worker(self._host, team, member.key) for member in team.members]
@@ -115,7 +117,16 @@ class NestedTeam:
         options: dict[str, Any] = {"depth": item.depth, "max_depth": actor.max_depth}
         if actor.permissions is not None:
             options["permissions"] = actor.permissions
-        return RunRecord(id=run_id, team=self._key, task=prompt, conversation=run_conversation(run_id), options=options)
+        if item.trace is not None:
+            options["trace"] = item.trace
+        return RunRecord(
+            id=run_id,
+            team=self._key,
+            task=prompt,
+            conversation=run_conversation(run_id),
+            options=options,
+            traceparent=self._host.instruments.traceparent(),
+        )
 
     async def _drive(self, run_id: str, held: Held, actor: Actor) -> dict[str, Any]:
         """Drive the inner run; one whose driver died is taken over as soon as its lease has run out."""

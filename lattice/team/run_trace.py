@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from lattice.agent.tracing import Trace
-from lattice.errors import AbortError
+from lattice.errors import AbortError, LatticeError
 from lattice.events import TeamMessageEvent, error_to_dict
 from lattice.team.answers import Answer
 
@@ -16,21 +16,41 @@ class RunTrace:
 
     __slots__ = ("_trace", "tracer")
 
-    def __init__(self, tracer: Any, source: dict[str, Any], parent: Any = None) -> None:
-        """``parent`` is ``(session_id, run_id)`` of the run that this team works in, if it is nested."""
+    def __init__(
+        self,
+        tracer: Any,
+        source: dict[str, Any],
+        parent: Any = None,
+        *,
+        ids: tuple[str, str, str | None] | None = None,
+        strict: bool = True,
+    ) -> None:
+        """Take the tracer, the team as the source of its rows, and where in a trace they stand.
+
+        ``parent`` is ``(session_id, run_id)`` of the run that this team works in, if it is nested; ``ids`` are session,
+        run and parent where they are known already. Unless ``strict``, the tracer's errors are only logged.
+        """
         self.tracer = tracer
         self._trace = None
         if tracer is None:
             return
-        session_id, parent_run_id = (str(uuid.uuid4()), None) if parent is None else parent
+        if ids is None:
+            session_id, above = (str(uuid.uuid4()), None) if parent is None else parent
+            ids = session_id, str(uuid.uuid4()), above
         self._trace = Trace(
-            tracer, session_id=session_id, run_id=str(uuid.uuid4()), parent_run_id=parent_run_id, source=source
+            tracer, session_id=ids[0], run_id=ids[1], parent_run_id=ids[2], source=source, may_raise=strict
         )
 
     @property
     def parent(self) -> tuple[str, str] | None:
         """What the runs below get as ``trace_parent``."""
         return None if self._trace is None else (self._trace.session_id, self._trace.run_id)
+
+    @property
+    def place(self) -> str | None:
+        """What travels with work items: session, run and parent, joined by slashes."""
+        trace = self._trace
+        return None if trace is None else f"{trace.session_id}/{trace.run_id}/{trace.parent_run_id or ''}"
 
     async def start(self, data: dict[str, Any], prompt: Any) -> None:
         """Write that the team has started, and on what."""
@@ -61,6 +81,13 @@ class RunTrace:
             data["error"] = error_to_dict(answer.error) if isinstance(answer.error, BaseException) else answer.error
         await self._trace.emit("result", data)
         await self._trace.flush()
+
+    async def conclude(self, answer: Answer | None, error: Any) -> None:
+        """Write how the lead ended: with an answer, or with what was raised."""
+        if answer is not None:
+            await self.end(answer)
+        else:
+            await self.fail(error if isinstance(error, BaseException) else LatticeError(str(error)))
 
     async def fail(self, error: BaseException) -> None:
         """Write that the team call raised."""

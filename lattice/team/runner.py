@@ -159,7 +159,7 @@ class TeamRunner:
             tools_of=_no_tools if team is None else team.tools_at,
             lead_options={key: given[key] for key in _LEAD_OPTIONS if key in given},
             shared_options={key: given[key] for key in _SHARED_OPTIONS if key in given},
-            tracer=given.get("tracer"),
+            tracer=given.get("tracer", getattr(team, "tracer", None)),
             trace_parent=given.get("trace_parent"),
             permissions=_permissions(given, runtime),
             depth=depth,

@@ -1,9 +1,11 @@
 """An actor's mail and events through the run store: buffered, written in few steps, fenced by its lease."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from lattice.errors import LatticeError, LeaseLostError
+from lattice.events import TeamMessageEvent
 from lattice.ids import derive_id
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.runs import Batch, WorkItem
@@ -11,6 +13,7 @@ from lattice.team.definition import TeamMemberDefinition, conversation_of
 from lattice.team.failures import AgentRuntimeFailure, failure_text
 from lattice.team.host import Held, Host
 from lattice.team.recording import Recorder
+from lattice.team.run_trace import RunTrace
 
 __all__ = ["StorePost"]
 
@@ -18,17 +21,25 @@ __all__ = ["StorePost"]
 class StorePost:
     """A ``Post`` over the run store, for the holder of one lease."""
 
-    __slots__ = ("_handed_off", "_host", "_limit", "_recorder", "_run_id", "has_sent", "held")
+    __slots__ = ("_handed_off", "_host", "_limit", "_recorder", "_run_id", "_trace", "has_sent", "held")
 
     def __init__(
-        self, host: Host, held: Held, recorder: Recorder, run_id: str | None, *, limit: int | None = None
+        self,
+        host: Host,
+        held: Held,
+        recorder: Recorder,
+        run_id: str | None,
+        *,
+        limit: int | None = None,
+        trace: RunTrace | None = None,
     ) -> None:
-        """``limit`` bounds how many items of a batch are worked on at once; None does not."""
+        """``limit`` bounds how many items of a batch are worked on at once; ``trace`` is the root that takes mail."""
         self._host = host
         self.held = held
         self._recorder = recorder
         self._run_id = run_id
         self._limit = limit
+        self._trace = trace
         self._handed_off: list[WorkItem] = []
         self.has_sent = False
         """Whether anything was sent from here."""
@@ -38,8 +49,10 @@ class StorePost:
         self._recorder.emit(event)
 
     async def tell(self, event: Any) -> None:
-        """Add an event to the run's stream."""
+        """Add an event to the run's stream, and a message of the team to its trace."""
         self._recorder.emit(event)
+        if self._trace is not None and isinstance(event, TeamMessageEvent):
+            await self._trace.message(event)
 
     def add_usage(self, usage: dict[str, int] | None) -> None:
         """Add tokens to the run's total."""
@@ -70,14 +83,14 @@ class StorePost:
         """Keep a handoff until its response is complete."""
         del agent
         self._recorder.pausing = True
-        self._handed_off.append(item)
+        self._handed_off.append(self._traced(item))
         return item.message
 
     async def ask(self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]]) -> TeamMessage:
         """Send a question, with what leads to it, and wait for the report."""
         del agent
         await sent(item.message)
-        batch = Batch(id=derive_id("ask", item.message.id), items=(item,), pauses=False)
+        batch = Batch(id=derive_id("ask", item.message.id), items=(self._traced(item),), pauses=False)
         self._host.expect(batch.id)
         word = await self._accept(batch)
         if word == "full":
@@ -104,6 +117,13 @@ class StorePost:
         self._recorder.once = batch_id
         self._recorder.add_reads(report.id for report in reports if report.status != MessageStatus.CANCELLED)
         return reports
+
+    def _traced(self, item: WorkItem) -> WorkItem:
+        """Say which trace the work belongs to: that of the tool call which sends it."""
+        traceparent = self._host.instruments.traceparent()
+        if traceparent is None and self._trace is None:
+            return item
+        return replace(item, traceparent=traceparent, trace=None if self._trace is None else self._trace.place)
 
     async def _accept(self, batch: Batch) -> str:
         recorder = self._recorder

@@ -20,6 +20,7 @@ from lattice.team.runner import TeamRunner
 from lattice.team.store_mail import StoreMail
 from lattice.team.team_options import read_depth, read_limit, read_runner_options
 from lattice.tools.tool import ToolDefinition
+from lattice.tracer import ContextTracer, trace_method
 
 __all__ = ["Team", "TeamDrainOptions", "TeamDrainResult", "create_team"]
 
@@ -46,6 +47,7 @@ def create_team(
     mailbox: TeamMailbox | None = None,
     runner: Mapping[str, Any] | None = None,
     expose_lead_mailbox_tools: bool = False,
+    tracer: ContextTracer | None = None,
 ) -> "Team":
     """Make a team; neither the lead nor the members are changed.
 
@@ -56,6 +58,7 @@ def create_team(
         mailbox: where messages are kept while the team runs in one process; in memory if not given.
         runner: ``max_concurrent_work_items`` and ``max_delegate_depth``.
         expose_lead_mailbox_tools: whether the lead gets the six mailbox tools too.
+        tracer: takes the traces of the team's runs, in worker processes too; the query option of that name wins.
 
     Raises:
         OptionError: a name is blank, taken or not usable, or an option cannot be used.
@@ -67,6 +70,7 @@ def create_team(
         mailbox=mailbox,
         runner=runner,
         expose_lead_mailbox_tools=expose_lead_mailbox_tools,
+        tracer=tracer,
     )
 
 
@@ -82,12 +86,16 @@ class Team:
         mailbox: TeamMailbox | None,
         runner: Mapping[str, Any] | None,
         expose_lead_mailbox_tools: bool,
+        tracer: ContextTracer | None,
     ) -> None:
         self.key = clean_name("Team", name)
         self.name = self.key
         if not is_agent_spec(lead) and not callable(getattr(lead, "query", None)):
             raise OptionError(f"team {name!r}: lead must be an AgentSpec or have query(), not {lead!r}")
+        if tracer is not None and trace_method(tracer, "on_event") is None:
+            raise OptionError(f"team {name!r}: tracer must have a method on_event(event), which {tracer!r} has not")
         self.lead = lead
+        self.tracer = tracer
         self.directory = Directory(self.key, members)
         self.members = tuple(self.directory)
         self.mailbox: TeamMailbox = create_memory_mailbox() if mailbox is None else mailbox

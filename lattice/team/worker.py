@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from lattice.errors import LeaseLostError
 from lattice.runs import Claim
@@ -185,18 +186,19 @@ class MemberWorker:
 
     async def _work_from(self, claim: Claim) -> None:
         """Work an item, then those that come with each settle."""
+        following: Claim | None = claim
         try:
-            following: Claim | None = claim
             while following is not None:
-                following = await self._work.work_one(following)
+                claim = following
+                following = await self._work.work_one(claim)
                 self.settled += 1
         except LeaseLostError:
-            _log.info("a work item of %s was lost to another worker", self.member)
+            _log.info("a work item of %s was lost to another worker", self.member, extra=_about(claim))
         except asyncio.CancelledError:
             if not self._work.parking:
                 raise
         except Exception:  # noqa: BLE001 - its lease runs out and another worker tries; this one goes on
-            _log.exception("a work item of %s could not be brought to an end here", self.member)
+            _log.exception("a work item of %s could not be brought to an end here", self.member, extra=_about(claim))
         finally:
             self.slots.give_back()
 
@@ -215,3 +217,9 @@ class MemberWorker:
             except Exception as error:  # noqa: BLE001 - the next tick may work
                 _log.warning("upkeep failed, trying again: %s", describe(error))
             await asyncio.sleep(self._tick)
+
+
+def _about(claim: Claim) -> dict[str, Any]:
+    """Return what a log line about a work item carries."""
+    message = claim.item.message
+    return {"run_id": message.run_id, "message_id": message.id, "attempt": claim.attempt}
