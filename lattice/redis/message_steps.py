@@ -114,6 +114,11 @@ class MessageSteps(RunSteps):
         counts = pairs(await self._lane.command("HGETALL", self.keys.counts(member)))
         return {status.decode(): int(number) for status, number in counts.items() if int(number) > 0}
 
+    async def backlog(self, member: str) -> tuple[int, int]:
+        """See ``RunStore.backlog``."""
+        waiting, age = await self._run("backlog", member)
+        return int(waiting), int(age)
+
     async def append(self, lease: Lease, step: Step) -> str:
         """See ``RunStore.append``."""
         return await self._word("append", *lease_args(lease), self._nonce(), *step_args(step, self.options))

@@ -196,15 +196,27 @@ local function reclaim_run(id)
   return {'run', id, 'run', 0}
 end
 
-local reply = {}
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', prefix .. 'leases', '-inf', now, 'LIMIT', 0, limit)) do
+local function reclaim(name)
   local kind, id = string.match(name, '^(%a+):(.*)$')
-  local reclaimed
   if kind == 'message' then
-    reclaimed = reclaim_message(id)
-  elseif with_runs then
-    reclaimed = reclaim_run(id)
+    return reclaim_message(id)
   end
-  reply[#reply + 1] = reclaimed
+  return reclaim_run(id)
+end
+
+local reply = {}
+local passed_over = 0
+while #reply < limit do
+  local names = redis.call('ZRANGEBYSCORE', prefix .. 'leases', '-inf', now, 'LIMIT', passed_over, limit - #reply)
+  if #names == 0 then
+    break
+  end
+  for _, name in ipairs(names) do
+    if with_runs or string.sub(name, 1, 4) ~= 'run:' then
+      reply[#reply + 1] = reclaim(name)
+    else
+      passed_over = passed_over + 1
+    end
+  end
 end
 return reply

@@ -1,4 +1,4 @@
-from tests.contracts.work import LEASE, claim_one, handed_off, item, started_run, step, work_one
+from tests.contracts.work import DONE, LEASE, claim_one, handed_off, item, started_run, step, work_one
 
 
 async def test_a_repeat_of_a_lost_reply_gets_what_was_leased(store, script):
@@ -23,14 +23,8 @@ async def test_a_deleted_consumer_loses_nothing(store, redis_client, keys):
     await handed_off(store, item(content="1"), item(content="2"))
     claim = await claim_one(store)
     await redis_client.xgroup_delconsumer(keys.mailbox("backend"), "workers", "worker")
-    assert (await store.settle(claim.lease, _done(), step("c"))).word == "settled"
+    assert (await store.settle(claim.lease, DONE, step("c"))).word == "settled"
     assert (await claim_one(store)).item.message.content == "2"
-
-
-def _done():
-    from tests.contracts.work import DONE
-
-    return DONE
 
 
 async def test_a_claim_costs_the_same_in_a_long_mailbox(store, redis_client):

@@ -1,6 +1,6 @@
 from lattice.redis.run_store import RedisRunStore
 from lattice.run_store import StoreOptions
-from tests.contracts.work import LEASE, claim_one, handed_off, item
+from tests.contracts.work import LEASE, claim_one, handed_off, item, run_record
 
 
 async def expire(redis_client, keys):
@@ -39,16 +39,11 @@ async def test_a_call_reclaims_no_more_than_its_limit(store, redis_client, keys)
 
 async def test_expired_runs_do_not_keep_workers_from_expired_messages(store, redis_client, keys):
     for n in range(5):
-        await store.start_run(_record(f"r-{n}"))
+        await store.start_run(run_record(f"r-{n}"))
         await store.take_run(f"r-{n}", "lead", LEASE)
     await handed_off(store, item())
-    await claim_one(store)
+    claim = await claim_one(store)
     await expire(redis_client, keys)
+    await redis_client.zadd(keys.leases, {f"message:{claim.lease.id}": 2})
     found = await store.reclaim_expired("worker", LEASE, limit=2, runs=False)
     assert [lost.kind for lost in found] == ["message"]
-
-
-def _record(run_id):
-    from tests.contracts.work import run_record
-
-    return run_record(run_id)
