@@ -21,6 +21,11 @@ def catalogue():
     return [f"{name}:{line}" for name in CATALOGUES for line in (HERE / f"{name}.txt").read_text().split()]
 
 
+def further():
+    """Ids that a test may cite and none has to: weaknesses that lattice does not share, and later additions."""
+    return (HERE / "further.txt").read_text().split()
+
+
 def cited():
     """id -> the test files that cite it."""
     found = {}
