@@ -197,7 +197,9 @@ class LeadDriver:
             query_options=self._tracing.options(self.team.lead, trace),
             max_message_bytes=self.host.max_message_bytes,
         )
-        session = open_session(self.team.lead, history_store=recorder.history, journal=recorder.journal)
+        session = open_session(
+            self.team.lead, run.conversation, history_store=recorder.history, journal=recorder.journal
+        )
         return _Lead(taken, held, recorder, post, actor, session, trace)
 
     def _depth_of(self, run: RunRecord) -> int:

@@ -1,17 +1,18 @@
 """Drives one actor: a query, the work that it hands off, the reports, the next query, until it ends."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from lattice.agent.agent import Agent
-from lattice.agent.spec import is_agent_spec
+from lattice.agent.spec import AgentSpec, is_agent_spec
 from lattice.errors import LatticeError
 from lattice.events import AgentMessageEvent, SDKResultMessage, SDKStreamEvent
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer, event_type, read_answer
 from lattice.team.prompts import resume_prompt
 from lattice.team.runtime import TeamRuntime
+from lattice.workspace.workspace import resolve_workspace
 
 __all__ = ["MAX_ROUNDS", "RESUME", "Opening", "drive", "open_session", "tell"]
 
@@ -27,13 +28,28 @@ Opening = Any
 _TEAM_EVENTS = frozenset({"team_message", "team_agent", "agent_message"})
 
 
-def open_session(agent: Any, *, history_store: Any = None, journal: Any = None) -> Any:
-    """Return a session of an agent for one conversation; a host's own agent is its own session."""
-    if is_agent_spec(agent):
-        return agent.spawn(history_store=history_store, journal=journal)
+def open_session(agent: Any, conversation: str, *, history_store: Any = None, journal: Any = None) -> Any:
+    """Return a session of an agent for one conversation; a host's own agent is its own session.
+
+    A template without a workspace of its own gets one that belongs to the conversation: whoever goes on with it after a
+    crash finds the files that it speaks of.
+    """
+    if isinstance(agent, AgentSpec):
+        workspace = _workspace_of(agent, conversation)
+        return agent.spawn(history_store=history_store, journal=journal, workspace=workspace)
     if isinstance(agent, Agent):
         return agent.fork(history_store=history_store, journal=journal)
-    return agent
+    return agent.spawn() if is_agent_spec(agent) else agent
+
+
+def _workspace_of(spec: AgentSpec, conversation: str) -> Any:
+    option = spec.options.get("workspace")
+    if option is None or option is True or option == "":
+        return resolve_workspace(None, name=spec.name, session_id=conversation, spawned=True)
+    if isinstance(option, Mapping) and not option.get("cwd"):
+        default = resolve_workspace(None, name=spec.name, session_id=conversation, spawned=True)
+        return {**option, "cwd": str(default.cwd) if default is not None else None}
+    return option
 
 
 async def drive(actor: Actor, session: Any, opening: Opening, *, rounds: int = 0) -> Answer:

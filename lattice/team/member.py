@@ -151,7 +151,9 @@ class MemberWork:
             max_message_bytes=self.host.max_message_bytes,
             leave=self.slots.left,
         )
-        session = open_session(self.member.agent, history_store=recorder.history, journal=recorder.journal)
+        session = open_session(
+            self.member.agent, item.conversation, history_store=recorder.history, journal=recorder.journal
+        )
         if not isinstance(session, Agent):
             actor.tools = ()
         return _Work(claim, held, state, recorder, post, actor, session)

@@ -194,6 +194,37 @@ async def test_a_member_that_dies_goes_on_from_its_last_step(start):
     assert len(tasks) == 1
 
 
+async def test_whoever_goes_on_after_a_crash_finds_the_files(start, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    gate = Gate()
+
+    async def member(request):
+        said_so_far = results(request)
+        if not said_so_far:
+            return turn(tool_use("Write", {"file_path": "notes.txt", "content": "kept"}))
+        if "kept" in said_so_far[0]:
+            return "found it"
+        await gate()
+        return turn(tool_use("Read", {"file_path": "notes.txt"}))
+
+    from lattice import define_agent
+    from lattice.testing import ScriptedModel
+
+    worker = define_agent(name="a", model="scripted", model_client=ScriptedModel(member))
+    cluster = start(crew(lead_of(handoff("a"), then=said), {"a": worker}))
+    first, coordinator = await cluster.worker("a"), await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.kill()
+    await cluster.backend.expire_leases()
+    await cluster.store.renew(coordinator.host._leases(), 10**12)
+    await cluster.store.reclaim_expired("reaper", 1, runs=False)
+    gate.open.set()
+    await cluster.worker("a")
+    assert (await asyncio.wait_for(driving, 10))["result"].endswith("found it")
+
+
 async def test_a_tool_call_that_was_under_way_is_answered_honestly(start):
     gate = Gate()
 
