@@ -330,6 +330,8 @@ class Run(RunState):
             self.ending = Ending("success", outcome.end_turn_text, structured_result=outcome.structured_result)
         elif outcome.end_turn:
             self.ending = self._end_with_output(outcome)
+        elif outcome.aborted:
+            self.ending = Ending("error_abort", error=AbortError("Operation aborted"))
 
     def _end_with_output(self, outcome: BatchOutcome) -> Ending:
         submitted = any(

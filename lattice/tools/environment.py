@@ -70,8 +70,9 @@ class BatchOutcome:
     """What a batch came to.
 
     ``results`` holds exactly one ``tool_result`` block per call, in call order. ``error`` is the first error in call
-    order. ``failure`` is what must leave the query once the results are stored: an exception of a hook, a strict tracer
-    or a journal, or the cancellation of the task.
+    order. ``aborted`` says that the caller's signal fired, or that the batch policy aborted. ``failure`` is what must
+    leave the query once the results are stored: an exception of a hook, a strict tracer or a journal, or the
+    cancellation of the task.
     """
 
     results: list[dict[str, Any]] = field(default_factory=list)

@@ -411,6 +411,20 @@ async def test_abort_during_a_batch_answers_every_call():
     assert problems_of(await agent.get_history()) == []
 
 
+async def test_a_policy_that_aborts_ends_the_query():
+    """agent:POL-08"""
+
+    def policy(_context):
+        raise AbortError("not today")
+
+    agent, model = agent_of([turn(tool_use("echo")), "never"], tools=[echo_tool()], tool_batch_policy=policy)
+    events = await events_of(agent.query("go", stream=False))
+    assert kinds(events) == ["system", "assistant", "user", "result"]
+    assert str(events[2].error) == "not today"
+    assert (events[-1].subtype, model.calls) == ("error_abort", 1)
+    assert problems_of(await agent.get_history()) == []
+
+
 async def test_interrupt_during_a_model_call():
     """agent:INT-01, agent:INT-02, agent:INT-10"""
     asked = []
