@@ -14,7 +14,8 @@ APP = "tests.apps.three_members:team"
 class Command:
     """A running command; its output is read while it runs."""
 
-    def __init__(self, process):
+    def __init__(self, name, process):
+        self.name = name
         self.process = process
         self.out = ""
         self.err = ""
@@ -70,7 +71,7 @@ class Commands:
             cwd=cwd or self.folder,
             start_new_session=True,
         )
-        command = Command(process)
+        command = Command(name, process)
         self.started.append(command)
         if stdin is not None:
             process.stdin.write(stdin)
@@ -94,6 +95,9 @@ class Commands:
         return coordinator, workers
 
     async def close(self):
+        """Kill what still runs; what all of them said is shown with a test that failed."""
+        for command in self.started:
+            print(f"--- {command.name} (pid {command.pid}, code {command.process.returncode})\n{command.err[-2000:]}")
         for command in self.started:
             if command.process.returncode is None:
                 command.kill()
