@@ -64,6 +64,7 @@ class Proxy:
             self.writers -= set(sides)
             for side in sides:
                 side.transport.abort()
+            for side in sides:
                 with suppress(OSError):
                     await side.wait_closed()
             self.tasks.discard(task)
