@@ -1,5 +1,6 @@
 """What an agent or a team tells while it works: typed events with a wire form."""
 
+import functools
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeAlias
 
@@ -55,15 +56,31 @@ class _Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the wire form: JSON values only, in the documented spelling."""
-        wire: dict[str, Any] = {"type": self.type}
-        if subtype := getattr(type(self), "subtype", None):
-            wire |= {"subtype": subtype} if isinstance(subtype, str) else {}
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if value is None or field.name in self._not_on_wire:
-                continue
-            wire[self._wire_names.get(field.name, field.name)] = _on_wire(value)
+        head, names = _wire_layout(type(self))  # type: ignore[arg-type]
+        wire: dict[str, Any] = head.copy()
+        for name, spelled in names:
+            value = getattr(self, name)
+            if value is not None:
+                wire[spelled] = value if type(value) in _PLAIN else _on_wire(value)
         return wire
+
+
+_PLAIN = frozenset({str, int, bool, dict, list, float})
+
+
+@functools.cache
+def _wire_layout(kind: type["_Event"]) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+    """Return what every wire form of a kind of event begins with, and its fields with their spelling."""
+    head: dict[str, Any] = {"type": kind.type}
+    subtype = getattr(kind, "subtype", None)
+    if isinstance(subtype, str):
+        head["subtype"] = subtype
+    names = tuple(
+        (field.name, kind._wire_names.get(field.name, field.name))  # noqa: SLF001 - its own kind
+        for field in fields(kind)  # type: ignore[arg-type]
+        if field.name not in kind._not_on_wire  # noqa: SLF001 - its own kind
+    )
+    return head, names
 
 
 def _on_wire(value: Any) -> Any:

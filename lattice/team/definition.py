@@ -1,7 +1,7 @@
 """What a team is made of: member definitions, and the addresses that follow from them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lattice.errors import OptionError
@@ -41,16 +41,15 @@ class TeamMemberDefinition:
     retry: int = 0
     timeout_ms: int | None = None
     own_queue: str | None = None
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", clean_name("Team member", self.name))
 
     @property
     def queue(self) -> str:
         """What its mailbox is called in the store."""
         return self.own_queue or self.key
-
-    @property
-    def key(self) -> str:
-        """The name after cleaning."""
-        return clean_name("Team member", self.name)
 
 
 def team_member(

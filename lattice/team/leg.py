@@ -66,7 +66,7 @@ async def drive(actor: Actor, session: Any, opening: Opening, *, rounds: int = 0
         if not runtime.accepted or answer.is_error:
             return answer
         if actor.is_lead:
-            tell(actor, answer.event)
+            tell(actor, answer.event, "result")
         if rounds >= MAX_ROUNDS:
             raise LatticeError(f"Team runner exceeded maximum handoff follow-up rounds ({MAX_ROUNDS})")
         rounds += 1
@@ -91,10 +91,11 @@ def _interrupted(answer: Answer) -> Answer:
 async def _query(actor: Actor, runtime: TeamRuntime, session: Any, opening: Opening) -> Answer:
     last = None
     async for event in _events(actor, runtime, session, opening):
-        if event_type(event) == "result":
+        kind = event_type(event)
+        if kind == "result":
             last = event
         if last is None or not actor.is_lead:
-            tell(actor, event)
+            tell(actor, event, kind)
     answer = read_answer(last, actor.name)
     actor.post.add_usage(answer.total_usage or answer.usage)
     return answer
@@ -107,9 +108,8 @@ def _events(actor: Actor, runtime: TeamRuntime, session: Any, opening: Opening) 
     return session.query(opening, **options)  # type: ignore[no-any-return]
 
 
-def tell(actor: Actor, event: Any) -> None:
+def tell(actor: Actor, event: Any, kind: Any) -> None:
     """Tell an event of the actor as the run's listeners see it."""
-    kind = event_type(event)
     if kind in _TEAM_EVENTS or (actor.is_lead and kind != "result"):
         actor.post.emit(event)
     elif isinstance(event, SDKStreamEvent):
