@@ -18,6 +18,8 @@ class MortalStore:
         self.options = store.options
         self.dead = False
         self.calls = []
+        self.breaks = []
+        self.loses_reply = []
 
     def __getattr__(self, name):
         method = getattr(self._store, name)
@@ -26,9 +28,15 @@ class MortalStore:
             if self.dead:
                 raise StoreError("this process is dead")
             self.calls.append(name)
+            if name in self.breaks:
+                self.breaks.remove(name)
+                raise StoreError("the connection broke")
             result = await method(*args, **kwargs)
             if self.dead:
                 raise StoreError("this process is dead")
+            if name in self.loses_reply:
+                self.loses_reply.remove(name)
+                raise StoreError("the reply was lost")
             return result
 
         return call

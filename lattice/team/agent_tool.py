@@ -61,7 +61,7 @@ def agent_tool(name: str, target: Any, options: Mapping[str, Any] | None = None,
     handler = _AgentTool(cleaned, label, target, given)
     definition: ToolDefinition = tool(
         cleaned,
-        _description(given.get("description") or f"Delegate work to {name}.", target, handler.has_schema),
+        _description(given.get("description") or f"Delegate work to {name}.", target, handler),
         given.get("input_schema") or DELEGATION_INPUT,
         handler,
         is_concurrency_safe=given.get("is_concurrency_safe"),
@@ -125,23 +125,25 @@ def _check_options(label: str, given: dict[str, Any], known: Mapping[str, Any]) 
         raise OptionError(f"{label} mapInput requires inputSchema (map_input comes with input_schema).")
 
 
-def _description(text: str, target: Any, has_schema: bool) -> str:
+_MODES = (
+    'mode "ask" waits for the answer in this call; "handoff" queues the work and returns a receipt;',
+    'mode "observe" is not supported.',
+    "A handoff receipt means queued, not done: do not call tools that depend on the work before its report comes.",
+)
+_TASKS = (
+    "Give a clear task; add expectedOutput and acceptanceCriteria where they help.",
+    "Add workspaceGrants only for shared paths that you may write to yourself and that the task has to write to.",
+    "Otherwise let the deliverables stay in the target's own workspace and be reported by path: one way, not both.",
+)
+
+
+def _description(text: str, target: Any, handler: "_AgentTool") -> str:
     if is_agent_spec(target):
         state = "Each call starts a fresh session with no memory of previous calls, so make every task self-contained."
     else:
         state = "The target is a long-lived session that retains conversation history across calls."
-    lines = [
-        text,
-        "",
-        'mode "ask" waits for the answer in this call; "handoff" queues the work and returns a receipt;',
-        'mode "observe" is not supported.',
-        "A handoff receipt means queued, not done: do not call tools that depend on the work before its report comes.",
-        state,
-        "Give a clear task; add expectedOutput and acceptanceCriteria where they help.",
-        "Add workspaceGrants only for shared paths that you may write to yourself and that the task has to write to.",
-        "Otherwise let the deliverables stay in the target's own workspace and be reported by path: one way, not both.",
-    ]
-    if has_schema:
+    lines = [text, "", state] if handler.typed else [text, "", *_MODES, state, *_TASKS]
+    if handler.has_schema:
         lines += ["", "Returns the target's validated structured output as JSON."]
     return "\n".join(lines)
 
@@ -161,6 +163,11 @@ class _AgentTool:
         schema = _output_schema(label, target, options.get("output_schema"))
         self.has_schema = schema is not None
         self._parse_output = make_parser(schema) if schema is not None else None
+
+    @property
+    def typed(self) -> bool:
+        """Whether the input is the host's own, without modes."""
+        return self._map_input is not None
 
     async def __call__(self, value: Any, context: ToolContext) -> str:
         runtime = context.agent_runtime
@@ -219,7 +226,13 @@ class _AgentTool:
         options: dict[str, Any] = {"signal": context.signal}
         if context.context is not None:
             options["context"] = context.context
+        lineage = context.lineage
+        if isinstance(agent, Agent) and lineage is not None and lineage.tracer is not None:
+            options["trace_parent"] = (lineage.session_id, lineage.run_id)
+            options["tracer"] = agent.tracer or lineage.tracer
         answer = Answer(await agent.prompt(task, **options))
+        if lineage is not None:
+            add_usage(lineage.usage, answer.total_usage or answer.usage)
         if answer.is_error:
             error = answer.error
             if self.has_schema and isinstance(error, MissingOutputError):

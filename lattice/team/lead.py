@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from lattice.agent.agent import Agent
 from lattice.errors import AbortError, LatticeError, LeaseLostError, RunHeldError, RunParkedError
@@ -26,6 +26,7 @@ from lattice.team.team import Team
 
 __all__ = ["LeadDriver"]
 
+T = TypeVar("T")
 _log = logging.getLogger("lattice.team")
 
 
@@ -88,7 +89,7 @@ class LeadDriver:
             raise RunParkedError
         task = asyncio.current_task()
         assert task is not None
-        taken = await self.host.store.take_run(run_id, self.host.process_id, self.host.lease_ms)
+        taken = await _or_parked(self.host.store.take_run(run_id, self.host.process_id, self.host.lease_ms))
         if isinstance(taken, str):
             return await self._not_taken(run_id, taken)
         with self.host.instruments.driving(taken):
@@ -97,6 +98,10 @@ class LeadDriver:
     async def _drive_taken(self, taken: TakenRun, task: "asyncio.Task[Any]", leave: Any) -> dict[str, Any]:
         run_id = taken.run.id
         held = self.host.hold(taken.lease)
+        if self._leaving.is_set():  # said while the store was asked
+            await self._let_go(run_id, held)
+            self.host.release(held)
+            raise RunParkedError
         self._driving[run_id] = task
         try:
             return await self._drive(taken, held, leave)
@@ -130,7 +135,7 @@ class LeadDriver:
     async def _not_taken(self, run_id: str, word: str) -> dict[str, Any]:
         if word == "held":
             raise RunHeldError
-        record = await self.host.store.get_run(run_id)
+        record = await _or_parked(self.host.store.get_run(run_id))
         if record is None:
             raise LatticeError(f"there is no run {run_id}")
         return record.outcome()
@@ -140,7 +145,7 @@ class LeadDriver:
         if held.broken:
             await self._let_go(run_id, held)
             raise RunParkedError from error
-        record = await self.host.store.get_run(run_id)
+        record = await _or_parked(self.host.store.get_run(run_id))
         if record is not None and record.status.is_terminal:
             return record.outcome()
         raise RunParkedError from error
@@ -247,6 +252,19 @@ class LeadDriver:
         if lead.trace is not None:
             await lead.trace.conclude(answer, error)
         return replace(run, status=status, result=result, error=failure, total_usage=total).outcome()
+
+
+async def _or_parked(step: Awaitable[T]) -> T:
+    """Await a step of the store; if it breaks, the run is left to whoever comes next.
+
+    Raises:
+        RunParkedError: it broke.
+    """
+    try:
+        return await step
+    except Exception as error:
+        _log.warning("the store failed, the run is left to whoever comes next: %s", describe(error))
+        raise RunParkedError(cause=error) from error
 
 
 def _wire_result(answer: Answer | None, error: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lattice.mailbox import TeamMessage
+from lattice.mailbox import TeamMessage, mailbox_key
+from lattice.team.failures import AgentRuntimeFailure, failure_text
 
 __all__ = [
     "PAUSED_TEXT",
@@ -17,6 +18,7 @@ __all__ = [
     "grant_block",
     "mail_note",
     "quote",
+    "report_text",
     "resume_prompt",
     "task_envelope",
 ]
@@ -98,7 +100,7 @@ def resume_prompt(mailbox: str, reports: Iterable[TeamMessage]) -> str:
         "",
     ]
     for report in reports:
-        lines += [REPORT_HEADING, *_report_fields(report), "", quote(_report_text(report))]
+        lines += [REPORT_HEADING, *_report_fields(report), "", quote(report_text(report))]
     return "\n".join(lines)
 
 
@@ -172,7 +174,14 @@ def _report_fields(report: TeamMessage) -> list[str]:
     ]
 
 
-def _report_text(report: TeamMessage) -> str:
+def report_text(report: TeamMessage) -> str:
+    """Return the content of a report as its reader's model is shown it.
+
+    A failure that was written by the store (a lost worker, say) reads like every other failure.
+    """
     if report.status == "cancelled":
         return "This work was cancelled before it was finished; there is no report."
+    error = (report.metadata or {}).get("error")
+    if isinstance(error, dict) and "\nError code: " not in report.content:
+        return failure_text(mailbox_key(report.from_), AgentRuntimeFailure.from_dict(error))
     return report.content

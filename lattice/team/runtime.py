@@ -15,6 +15,7 @@ from lattice.team.delegation import DelegateRequest, DelegateResult
 from lattice.team.failures import AgentRuntimeFailure
 from lattice.team.grants import authorize_grants, grant_records
 from lattice.team.names import clean_tool_name
+from lattice.team.prompts import report_text
 from lattice.tools.tool import UNSET, ToolDefinition
 from lattice.workspace.grants import WorkspaceGrant
 
@@ -96,7 +97,7 @@ class TeamRuntime:
         failed = AgentRuntimeFailure.from_dict(metadata["error"]) if isinstance(metadata.get("error"), dict) else None
         return DelegateResult(
             status="completed" if failed is None else "failed",
-            content=report.content,
+            content=report_text(report),
             request=item.message,
             reply=report,
             error=failed,

@@ -754,3 +754,50 @@ async def test_teams_nest_three_deep(start):
     middle = team_of(lead_of(ask("c"), then=lambda r: results(r)[0]), {"c": innermost}, name="b")
     team = crew(lead_of(ask("b"), then=lambda r: results(r)[0]), {"b": middle})
     assert (await start(team).run())["result"] == "d did question"
+
+
+# --- when the store is away ---------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_left_to_others_when_the_store_is_away(start):
+    cluster = start(crew(["hello"], {}))
+    process = await cluster.coordinator()
+    await cluster.submit()
+    process.store.dead = True
+    with pytest.raises(RunParkedError):
+        await process.coordinator.drive("run")
+    process.store.dead = False
+    assert (await cluster.run(run_id="other"))["result"] == "hello"
+
+
+async def test_a_work_item_goes_on_elsewhere_when_a_step_breaks(start):
+    """The step may or may not have been written: what is stored decides."""
+    calls = []
+
+    def look(value):
+        return "seen"
+
+    def member(request):
+        calls.append(len(request.messages))
+        return "it was " + results(request)[0] if results(request) else turn(tool_use("look", {}))
+
+    worker = spec("a", member, tools=[tool("look", "Look.", {"type": "object"}, look)])
+    cluster = start(crew(lead_of(handoff("a"), then=said), {"a": worker}))
+    process, coordinator = await cluster.worker("a"), await cluster.coordinator()
+    process.store.breaks.append("append")
+    await cluster.submit()
+    outcome = await asyncio.wait_for(coordinator.drive("run"), 10)
+    assert outcome["result"].endswith("it was seen")
+
+
+async def test_a_settle_whose_reply_was_lost_is_repeated_and_counts_once(start):
+    cluster = start(crew(lead_of(handoff("a"), then=said), {"a": echo("a")}))
+    process, coordinator = await cluster.worker("a"), await cluster.coordinator()
+    process.store.loses_reply.append("settle")
+    await cluster.submit()
+    outcome = await asyncio.wait_for(coordinator.drive("run"), 10)
+    assert outcome["result"].count("a did work") == 1
+    await until(lambda: process.store.calls.count("settle") == 2)
+    await until(lambda: not process.worker.busy)
+    briefs = [brief(event) for event in await cluster.events()]
+    assert briefs.count("finished a") == 1

@@ -81,8 +81,15 @@ def test_reports_follow_one_another_in_the_given_order():
 
 def test_metadata_of_a_report_is_not_shown():
     """team:PRM-04"""
-    text = resume_prompt("manager", [report(1, "failed", metadata={"error": {"code": "secret"}})])
+    text = resume_prompt("manager", [report(1, "fine", metadata={"structuredResult": {"code": "secret"}})])
     assert "secret" not in text
+
+
+def test_a_failure_that_the_store_wrote_reads_like_every_other():
+    """team:FAIL-06"""
+    error = {"code": "worker_lost", "message": "its worker was lost 3 times", "name": "WorkerLostError"}
+    text = resume_prompt("manager", [report(1, "raw", metadata={"status": "failed", "error": error})])
+    assert "Delegated work assigned to a failed.\nError code: worker_lost\nReason: its worker was lost 3 times" in text
 
 
 def test_a_cancelled_item_is_named_as_cancelled():
