@@ -50,8 +50,9 @@ class StorePart:
         """Run a command that blocks, on a connection of its own."""
         if self._blocking is None:
             self._blocking = patient_copy(self._redis)
+        client: Any = self._blocking
         async with asyncio.timeout(block_ms / 1000 + _MARGIN):
-            return await self._blocking.execute_command(*command)
+            return await client.execute_command(*command)
 
     def _check_size(self, message: TeamMessage) -> None:
         size = len(message.content.encode(errors="replace"))

@@ -6,7 +6,7 @@ from typing import Any
 from lattice.encoding import clean_text, clean_value, decode, encode
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.run_store import StoreOptions
-from lattice.runs import Claim, Lease, RunRecord, RunStatus, Step, WorkItem
+from lattice.runs import Account, Budget, Claim, Lease, RunRecord, RunStatus, Step, WorkItem
 
 __all__ = [
     "Record",
@@ -109,10 +109,19 @@ def claim_of(reply: Sequence[Any], owner: str, asked_at: float) -> Claim:
         traceparent=_text(record, "traceparent"),
         trace=_text(record, "trace"),
         chain=tuple(decode(chain)) if chain is not None else (),
+        account=_account_of(record.get(b"account")),
     )
     attempt = int(record[b"attempt"])
     lease = Lease("message", item.message.id, owner, attempt, int(reply[3]), asked_at)
-    return Claim(item, lease, attempt, bool(reply[1]), _text(record, "pausedOn"), bool(reply[2]))
+    retries = int(record.get(b"retries", 0))
+    return Claim(item, lease, attempt, bool(reply[1]), _text(record, "pausedOn"), bool(reply[2]), retries)
+
+
+def _account_of(raw: bytes | None) -> Account | None:
+    if raw is None:
+        return None
+    space, run_id, budget = decode(raw)
+    return Account(space, run_id, Budget.read(budget))
 
 
 def batch_args(items: Iterable[WorkItem]) -> list[Arg]:

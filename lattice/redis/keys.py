@@ -42,6 +42,11 @@ class Keys:
         return f"{self.prefix}dead"
 
     @property
+    def delayed(self) -> str:
+        """Sorted set: messages that wait for their next try, by the time at which they are due."""
+        return f"{self.prefix}delayed"
+
+    @property
     def depths(self) -> str:
         """Hash: unfinished tasks by mailbox key."""
         return f"{self.prefix}depths"
@@ -84,6 +89,10 @@ class Keys:
         """List: model messages as JSON."""
         return f"{self.prefix}conversation:{name}"
 
+    def busy(self, name: str) -> str:
+        """Text: the message whose turn it is in a conversation that several share."""
+        return f"{self.prefix}conversation:{name}:busy"
+
     def entered(self, name: str) -> str:
         """Set: ids of messages and batches whose text stands in a conversation."""
         return f"{self.prefix}conversation:{name}:entered"
@@ -115,6 +124,10 @@ class Keys:
     def followers(self, run_id: str) -> str:
         """Mark that lasts as long as somebody follows a run."""
         return f"{self.prefix}run:{run_id}:followers"
+
+    def provider_pause(self, provider: str) -> str:
+        """Text that lasts as long as no request may go to a model provider; ``provider`` is a digest, never a key."""
+        return f"{self.prefix}provider:{provider}:pause"
 
     def signals(self, process_id: str) -> str:
         """List: what a process is told."""

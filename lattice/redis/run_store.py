@@ -1,13 +1,15 @@
 """The run store on Redis: every step is one script, every script one step."""
 
+from lattice.redis.dead_letter_steps import DeadLetterSteps
 from lattice.redis.lease_steps import LeaseSteps
 from lattice.redis.message_steps import MessageSteps
 from lattice.redis.waiting import Waiting
+from lattice.redis.work_steps import WorkSteps
 
 __all__ = ["RedisRunStore"]
 
 
-class RedisRunStore(MessageSteps, LeaseSteps, Waiting):
+class RedisRunStore(MessageSteps, LeaseSteps, WorkSteps, DeadLetterSteps, Waiting):
     """A ``RunStore`` on Redis, for any number of processes of one team.
 
     Belongs to one event loop. A command whose connection breaks is repeated, with pauses, for ``patience`` seconds;

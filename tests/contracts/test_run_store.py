@@ -333,6 +333,18 @@ async def test_a_cancelled_item_has_no_report(store):
     assert await store.counts("backend") == {"cancelled": 1}
 
 
+async def test_a_backlog_is_what_waits_and_for_how_long(store):
+    assert await store.backlog("backend") == (0, 0)
+    await handed_off(store, *[item("backend", str(n)) for n in range(3)])
+    await claim_one(store)
+    waiting, age = await store.backlog("backend")
+    assert waiting == 2
+    assert 0 <= age < 60_000
+    await work_one(store)
+    assert (await store.backlog("backend"))[0] == 1
+    assert await store.backlog("manager") == (0, 0)
+
+
 async def test_counts_are_those_of_the_inbox(store):
     await handed_off(store, *[item("backend", str(n)) for n in range(4)])
     await work_one(store)

@@ -24,7 +24,7 @@ end
 
 local function forget_message(message)
   local key = prefix .. 'message:' .. message
-  local found = redis.call('HMGET', key, 'member', 'status', 'conversation', 'batch', 'entry')
+  local found = redis.call('HMGET', key, 'member', 'status', 'conversation', 'batch', 'entry', 'dead')
   if found[1] then
     redis.call('ZREM', prefix .. 'index:' .. found[1], message)
     redis.call('HINCRBY', prefix .. 'counts:' .. found[1], found[2], -1)
@@ -36,6 +36,9 @@ local function forget_message(message)
     end
     if found[4] then
       redis.call('DEL', prefix .. 'batch:' .. found[4], prefix .. 'batch:' .. found[4] .. ':held')
+    end
+    if found[6] then
+      redis.call('XDEL', prefix .. 'dead', found[6])
     end
   end
   redis.call('ZREM', prefix .. 'retention', 'message:' .. message)
