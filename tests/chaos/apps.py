@@ -18,7 +18,7 @@ from tests.chaos.record import Record
 
 MEMBERS = ("alpha", "beta", "gamma", "delta")
 RUN = re.compile(r"run (\d+) (\w+)")
-MESSAGE = re.compile(r"^message_id: (\S+)$", re.M)
+MESSAGE = re.compile(r"^message_id: (\S+)$", re.MULTILINE)
 CALL = re.compile(r"\[call (\w+)\]")
 REPORT = re.compile(r"answer of (\w+)")
 

@@ -117,9 +117,7 @@ def check_messages(story, findings):
     world = story.world
     for run_id in world.runs:
         ends = Counter(
-            e["message"]["id"]
-            for e in world.events[run_id]
-            if e["type"] == "team_message" and e["subtype"] in CLOSED
+            e["message"]["id"] for e in world.events[run_id] if e["type"] == "team_message" and e["subtype"] in CLOSED
         )
         for message in world.work_of(run_id):
             findings.figures["messages"] += 1
@@ -239,7 +237,9 @@ def check_effects(story, findings):
     for (call, n), good in results.items():
         tool = next((t for c, m, t in starts if (c, m) == (call, n)), None)
         if good:
-            findings.expect("effect_once", tool is not None and ends[call, n, tool] >= 1, f"{call}/{n} has a result only")
+            findings.expect(
+                "effect_once", tool is not None and ends[call, n, tool] >= 1, f"{call}/{n} has a result only"
+            )
         else:
             findings.figures["effects with unknown outcome"] += 1
             findings.expect("effect_once", tool in (None, "once"), f"{call}/{n} may be run again, but was not")

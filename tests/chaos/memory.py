@@ -1,9 +1,6 @@
 """Lets the retention pass at once, and says what is left of the work in Redis."""
 
-import time
-
 from lattice.redis.keys import Keys
-from lattice.redis.run_store import RedisRunStore
 from lattice.rq.queue import queue_name
 from tests.chaos.world import LASTING_KINDS
 
@@ -13,37 +10,38 @@ MOST_BYTES = 32 * 1024
 """What the keys that stay may take together, the dead letters not counted: nothing of it grows with the work."""
 
 
-async def after_retention(redis, team, retention):
-    """Pass the retention, forget, drop what would have expired; return the keys that should not be there, and bytes."""
+async def after_retention(redis, store, team, *, alone=False):
+    """Pass the retention and forget; return the keys that neither expire nor may stay, and how many bytes stay.
+
+    ``alone`` says that the server has no other team.
+    """
     keys = Keys(team)
     for name in await redis.zrange(keys.retention, 0, -1):
         await redis.zadd(keys.retention, {name: 0})
-    store = RedisRunStore(redis, team)
     while await store.forget_runs():
         pass
-    await store.close()
-    await _pass_rq_retention(redis, team, retention)
+    await _pass_rq_retention(redis, team)
     left, size = [], 0
-    async for key in redis.scan_iter(count=1000):
-        if await redis.ttl(key) != -1:
-            continue
-        name = key.decode()
-        if not _may_stay(name.removeprefix(keys.prefix), team):
-            left.append(name)
-        if name != keys.dead:
-            size += await redis.memory_usage(key, samples=0) or 0
+    for pattern in (f"{keys.prefix}*", "rq:*" if alone else f"rq:*{queue_name(team)}*"):
+        async for key in redis.scan_iter(match=pattern, count=1000):
+            if await redis.ttl(key) != -1:
+                continue
+            name = key.decode()
+            if not _may_stay(name.removeprefix(keys.prefix)):
+                left.append(name)
+            if name != keys.dead:
+                size += await redis.memory_usage(key, samples=0) or 0
     if size > MOST_BYTES:
         left.append(f"{size} bytes in keys that stay")
     return sorted(left), size
 
 
-async def _pass_rq_retention(redis, team, retention):
-    later = int(time.time()) + 2 * retention
+async def _pass_rq_retention(redis, team):
     for registry in ("finished", "failed", "canceled"):
-        await redis.zremrangebyscore(f"rq:{registry}:{queue_name(team)}", 0, later)
+        await redis.zremrangebyscore(f"rq:{registry}:{queue_name(team)}", 0, "(+inf")  # the scores are when they expire
 
 
-def _may_stay(name, team):
+def _may_stay(name):
     if name in FIXED or name.partition(":")[0] in LASTING_KINDS:
         return True
     return name.startswith("rq:") and (name in RQ_FIXED or name.startswith(("rq:workers:", "rq:worker:", "rq:clean")))

@@ -14,6 +14,7 @@ from lattice.client import LatticeClient
 from lattice.errors import LatticeError
 from lattice.redis.connection import open_redis
 from lattice.redis.keys import Keys
+from lattice.redis.run_store import RedisRunStore
 from lattice.run_store import StoreOptions
 from tests.chaos.checker import Cancel, Story, check
 from tests.chaos.faults import FAULT
@@ -305,7 +306,9 @@ class Storm:
             self.deaf,
         )
         findings = check(story)
-        left, size = await after_retention(self.redis, TEAM, RETENTION)
+        store = RedisRunStore(self.redis, TEAM)
+        left, size = await after_retention(self.redis, store, TEAM, alone=True)
+        await store.close()
         findings.expect("memory", not left, f"left after the retention: {left[:10]}")
         figures = {
             "seed": self.plan.seed,
