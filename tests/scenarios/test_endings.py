@@ -32,6 +32,7 @@ async def test_everybody_fails(world):
 
 
 async def test_the_lead_tries_again(world):
+    """team:FAIL-13"""
     tries = [APIError("busy"), "second time lucky"]
     lead = [turn(handoff("a")), turn(handoff("a")), said]
     outcome = await world.run(world.team(lead, {"a": tries}))
@@ -104,6 +105,7 @@ async def test_an_abort_while_members_work(world, call):
 
 
 async def test_an_abort_cancels_what_is_queued(world):
+    """team:ABRT-07"""
     started = asyncio.Event()
 
     async def member(request):

@@ -154,6 +154,7 @@ async def test_several_rounds(world):
 
 
 async def test_too_many_rounds(world):
+    """team:HND-13"""
     outcome = None
     team = world.team(lambda request: turn(handoff("a")), {"a": echo("a")})
     if world.is_local:
@@ -166,6 +167,7 @@ async def test_too_many_rounds(world):
 
 
 async def test_other_tools_of_the_response_run_before_the_pause(world):
+    """team:HND-05"""
     from lattice import tool
 
     noted = []
@@ -182,7 +184,7 @@ async def test_other_tools_of_the_response_run_before_the_pause(world):
 
 
 async def test_the_pause_wins_over_a_tool_that_ends_the_turn(world):
-    """The tool's output stays in the conversation."""
+    """The tool's output stays in the conversation. team:W-33"""
     from lattice import tool
 
     finish = tool("finish", "Finish.", {"type": "object"}, lambda value: {"content": "over", "end_turn": True})
@@ -199,12 +201,14 @@ async def test_the_pause_wins_over_a_tool_that_ends_the_turn(world):
 
 
 async def test_the_turn_limit_does_not_count_against_a_pause(world):
+    """team:HND-08"""
     lead = spec("lead", [turn(handoff("a")), "in time"], max_turns=1)
     outcome = await world.run(world.team(lead, {"a": echo("a")}))
     assert (outcome.status, outcome.text) == ("succeeded", "in time")
 
 
 async def test_a_refused_handoff_does_not_pause(world):
+    """team:HND-09"""
     lead = spec("lead", [turn(handoff("a", mode="shout")), lambda request: results(request)[0]])
     outcome = await world.run(world.team(lead, {"a": echo("a")}))
     assert outcome.text.startswith("Tool a failed:")

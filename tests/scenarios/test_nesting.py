@@ -32,6 +32,7 @@ async def test_too_deep(world):
 
 
 async def test_no_delegation_at_all(world):
+    """team:RUN-05"""
     team = world.team([ask("a"), lambda r: results(r)[0]], {"a": echo("a")}, runner={"max_delegate_depth": 0})
     assert "Reached maximum delegate depth (0)" in (await world.run(team)).text
 
@@ -99,5 +100,6 @@ async def test_two_runs_one_after_another(world):
 
 
 async def test_content_blocks_as_the_task(world):
+    """team:RUN-23"""
     team = world.team([lambda request: request.messages[0]["content"][0]["text"]])
     assert (await world.run(team, [{"type": "text", "text": "in blocks"}])).text == "in blocks"

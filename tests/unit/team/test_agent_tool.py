@@ -1,11 +1,13 @@
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from pydantic import BaseModel
 
 from lattice import AbortController, agent_tool, create_bare_agent, tool
 from lattice.errors import APIError, MaxTurnsError, OptionError
+from lattice.team.delegation import DelegateResult
 from lattice.testing import ScriptedModel, tool_use, turn
 from tests.teams import ask, handoff, model_of, results, said, spec, team_of
 
@@ -82,6 +84,14 @@ def test_the_description_announces_structured_output():
     """agent:AT-09 team:AGT-09"""
     text = agent_tool("t", submitter()).description
     assert text.endswith("Returns the target's validated structured output as JSON.")
+
+
+def test_typed_delegation_speaks_of_no_modes():
+    """agent:AT-10 agent:W-35"""
+    definition = agent_tool("t", spec("child", ["x"]), description="Look.", input_schema=Findings, map_input=str)
+    assert definition.description == (
+        "Look.\n\nEach call starts a fresh session with no memory of previous calls, so make every task self-contained."
+    )
 
 
 def test_unknown_options_are_refused_with_the_cleaned_name():
@@ -164,6 +174,80 @@ async def test_the_child_gets_the_signal_and_the_context():
     assert got == [({"tenant": 7}, None)]
 
 
+SPENT = {"input_tokens": 10, "output_tokens": 2}
+
+
+class Rows:
+    """A tracer that keeps what it is told."""
+
+    def __init__(self):
+        self.events = []
+
+    def on_event(self, event):
+        self.events.append(event)
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_a_child_belongs_to_the_query_that_asked(own):
+    """agent:W-34 agent:LATER-05"""
+    rows, childs = Rows(), Rows()
+    child = spec("child", [turn("found", usage=SPENT)], tracer=childs if own else None)
+    supervisor = create_bare_agent(
+        model="m",
+        model_client=ScriptedModel(
+            [turn(tool_use("t", {"mode": "ask", "task": "x"}), usage=SPENT), turn("ok", usage=SPENT)]
+        ),
+        tools=[agent_tool("t", child)],
+        tracer=rows,
+    )
+    result = await supervisor.prompt("go")
+    assert result.usage == {"input_tokens": 20, "output_tokens": 4}
+    assert result.total_usage == {"input_tokens": 30, "output_tokens": 6}
+    top = rows.events[0].run_id
+    below = [event for event in (childs if own else rows).events if event.run_id != top]
+    assert [event.type for event in below][0] == "run_start"
+    assert {(event.parent_run_id, event.session_id) for event in below} == {(top, supervisor.session_id)}
+
+
+async def test_a_query_that_asks_nobody_has_no_total_of_its_own():
+    agent = create_bare_agent(model="m", model_client=ScriptedModel([turn("hi", usage=SPENT)]))
+    assert (await agent.prompt("go")).total_usage is None
+
+
+class Runtime:
+    """Writes down what it is asked to delegate."""
+
+    source = {"kind": "root", "name": "lead"}
+    permissions = None
+    tools = ()
+
+    def __init__(self, **result):
+        self.requests = []
+        self.result = result
+
+    async def delegate(self, request):
+        self.requests.append(request)
+        message = SimpleNamespace(id="m1", thread_id="t1", to="child", work_item_id=None)
+        return DelegateResult(request=message, **self.result)
+
+
+@pytest.mark.parametrize(("mode", "wait"), [("ask", "result"), ("handoff", "accepted")])
+async def test_what_a_runtime_is_asked_and_answers(mode, wait):
+    """agent:RT-05"""
+    runtime = Runtime(status="completed" if mode == "ask" else "accepted", content="done")
+    child = spec("child", ["never asked"])
+    definition = agent_tool("t", child, target_mailbox_id="box")
+    value = {"mode": mode, "task": "x", "workspaceGrants": [{"root": "/srv", "reason": "docs"}]}
+    block, _ = await call(definition, value, runtime=runtime)
+    (request,) = runtime.requests
+    assert (request.name, request.agent, request.task, request.wait) == ("t", child, "x", wait)
+    assert (request.target_mailbox_id, request.workspace_grants) == ("box", [{"root": "/srv", "reason": "docs"}])
+    if mode == "ask":
+        assert block["content"] == "done"
+    else:
+        assert json.loads(block["content"])["message_id"] == "m1"
+
+
 async def test_templates_start_afresh_and_sessions_remember():
     """agent:AT-07 team:SPEC-08 team:SPEC-09"""
     lengths = []
@@ -200,7 +284,7 @@ async def test_templates_start_afresh_and_sessions_remember():
     ],
 )
 async def test_what_cannot_be_done_is_an_error_for_the_model_and_spawns_nothing(value, text):
-    """agent:AT-11 agent:AT-12 agent:AT-13 team:ASK-06 team:ASK-07 team:ASK-08 team:AGT-06 team:GRT-13 team:W-37"""
+    """agent:AT-11 agent:AT-12 agent:AT-13 agent:AT-14 agent:W-23 team:ASK-06 team:ASK-07 team:ASK-08 team:AGT-06 team:GRT-13 team:W-37"""
     spawned = []
 
     class Template:
