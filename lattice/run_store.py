@@ -183,6 +183,10 @@ class RunStore(Protocol):
         """Return how many messages of a mailbox have each status (only those that occur)."""
         ...
 
+    async def backlog(self, member: str) -> tuple[int, int]:
+        """Return how many tasks and how much mail wait in a mailbox, and for how many ms the first in line has."""
+        ...
+
     # --- conversations ------------------------------------------------------------------------------------------
 
     async def append(self, lease: Lease, step: Step) -> str:

@@ -16,12 +16,13 @@ from lattice.team.host import Host
 from lattice.team.team import Team
 from workers.apps import load_app
 from workers.connections import redis_url_of, store_of, unchecked_store
-from workers.health import serve_health
+from workers.health import not_claiming, serve_health
 from workers.logs import configure_logs, get_logger
 from workers.options import LOGGING, TEAM, WORK, with_settings
 from workers.presence import announced, this_process
 from workers.process import EXIT_OK, StopRequest, main_of, new_process_id, run
 from workers.settings import Settings
+from workers.telemetry import INSTANCE, watching
 
 __all__ = ["coordinator", "main"]
 
@@ -39,7 +40,7 @@ def coordinator(settings: Settings) -> int:
     """
     team = load_app(settings.app).team
     process_id = new_process_id("coordinator")
-    configure_logs(settings, team=team.key, role="coordinator", process=process_id)
+    configure_logs(settings, team=team.key, role="coordinator", worker=process_id)
     return run(partial(_main, team, settings, process_id))
 
 
@@ -71,12 +72,24 @@ async def _open_parts(team: Team, settings: Settings, url: str, process_id: str)
     )
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(store_of(settings, team.key))
+        members = [member.key for member in team.members]
+        watch = await stack.enter_async_context(
+            watching(settings, "coordinator", team.key, store, members, **{INSTANCE: process_id})
+        )
+        store = watch.store(store)
         redis, blocking = open_redis(url), open_blocking_redis(url)
         stack.callback(blocking.close)
         stack.push_async_callback(redis.aclose)
         # The thread that renews leases has an event loop of its own, and so a connection of its own.
         opener = partial(unchecked_store, settings, team.key)
-        host = Host(store, process_id=process_id, lease_ms=settings.lease_ms, open_store=opener)
+        host = Host(
+            store,
+            process_id=process_id,
+            lease_ms=settings.lease_ms,
+            open_store=opener,
+            instruments=watch.instruments,
+            tracer=team.tracer,
+        )
         await host.start()
         stack.push_async_callback(host.stop)
         driver = Coordinator(host, team)
@@ -84,7 +97,8 @@ async def _open_parts(team: Team, settings: Settings, url: str, process_id: str)
         service = await stack.enter_async_context(run_service(redis, blocking, team.key, store, engine, options))
         info = this_process(process_id, "coordinator", concurrency=concurrency)
         presence = await stack.enter_async_context(announced(store, info, lambda: driver.busy))
-        await stack.enter_async_context(serve_health(settings.health_port, alive=presence.fault, ready=presence.fault))
+        alive = partial(not_claiming, lambda: service.worker.silent_for)
+        await stack.enter_async_context(serve_health(settings.health_port, alive=alive, ready=presence.fault))
         yield _Parts(service, driver)
 
 

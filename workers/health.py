@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: whether a process does its work, not merely whether it exists."""
+"""``/livez`` and ``/readyz``: whether a process does its work, not merely whether it exists."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,10 +7,19 @@ from contextlib import asynccontextmanager
 from lattice.encoding import encode
 from lattice.errors import OptionError
 
-__all__ = ["serve_health"]
+__all__ = ["SILENCE", "not_claiming", "serve_health"]
+
+SILENCE = 30.0
+"""Seconds without an answer to a claim after which a process with places for work is stuck; idle ones ask every 5."""
 
 Check = Callable[[], str | None]
 """Returns None when all is well, else what is wrong."""
+
+
+def not_claiming(silent_for: Callable[[], float]) -> str | None:
+    """Say for how long nothing has been claimed, if that is too long; ``silent_for()`` returns seconds."""
+    silent = silent_for()
+    return f"no claim was answered for {silent:.0f} s" if silent > SILENCE else None
 
 
 @asynccontextmanager
@@ -23,7 +32,7 @@ async def serve_health(port: int | None, *, alive: Check, ready: Check) -> Async
     if port is None:
         yield None
         return
-    checks = {b"/healthz": alive, b"/readyz": ready}
+    checks = {b"/livez": alive, b"/readyz": ready}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -48,7 +57,7 @@ def _response(request: bytes, checks: dict[bytes, Check]) -> bytes:
     method, _, rest = request.partition(b" ")
     check = checks.get(rest.partition(b" ")[0].partition(b"?")[0])
     if check is None or method not in (b"GET", b"HEAD"):
-        return _http(404, b"Not Found", {"error": "ask for /healthz or /readyz"})
+        return _http(404, b"Not Found", {"error": "ask for /livez or /readyz"})
     wrong = check()
     if wrong is not None:
         return _http(503, b"Service Unavailable", {"status": "unavailable", "reason": wrong})

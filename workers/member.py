@@ -13,13 +13,14 @@ from lattice.team.team import Team
 from lattice.team.worker import MemberWorker
 from workers.apps import load_app
 from workers.connections import redis_url_of, store_of, unchecked_store
-from workers.health import serve_health
+from workers.health import not_claiming, serve_health
 from workers.local_team import find_member
 from workers.logs import configure_logs, get_logger
 from workers.options import LOGGING, TEAM, WORK, with_settings
 from workers.presence import announced, this_process
 from workers.process import EXIT_OK, StopRequest, main_of, new_process_id, run
 from workers.settings import Settings
+from workers.telemetry import INSTANCE, watching
 
 __all__ = ["main", "worker"]
 
@@ -62,20 +63,34 @@ async def _at_work(
     concurrency = settings.concurrency or (1 if conversation_policy(member) == "member" else CONCURRENCY)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(store_of(settings, team.key))
+        watch = await stack.enter_async_context(
+            watching(
+                settings,
+                "worker",
+                team.key,
+                store,
+                [member.key],
+                **{"lattice.member": member.key, INSTANCE: process_id},
+            )
+        )
+        store = watch.store(store)
         host = Host(
             store,
             process_id=process_id,
             lease_ms=settings.lease_ms,
             # The thread that renews leases has an event loop of its own, and so a connection of its own.
             open_store=partial(unchecked_store, settings, team.key),
-            open_team=partial(unchecked_store, settings),
+            open_team=lambda space: watch.store(unchecked_store(settings, space), space),
+            instruments=watch.instruments,
+            tracer=team.tracer,
         )
         await host.start()
         stack.push_async_callback(host.stop)
         working = MemberWorker(host, team, member.key, concurrency=concurrency)
         info = this_process(process_id, "worker", member=member.key, concurrency=concurrency)
         presence = await stack.enter_async_context(announced(store, info, lambda: working.busy))
-        await stack.enter_async_context(serve_health(settings.health_port, alive=presence.fault, ready=presence.fault))
+        alive = partial(not_claiming, lambda: working.silent_for)
+        await stack.enter_async_context(serve_health(settings.health_port, alive=alive, ready=presence.fault))
         yield working
 
 

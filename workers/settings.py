@@ -175,7 +175,7 @@ OPTIONS: dict[str, Option] = {
         Option("max_message_bytes", _positive(parse_size), "The largest task or report. Default: 1MiB.", "SIZE"),
         Option("log_level", _one_of(_LEVELS), "debug, info, warning, error or critical. Default: info.", "LEVEL"),
         Option("log_format", _one_of(_FORMATS), "json or console. Default: by whether it is a terminal.", "FORMAT"),
-        Option("health_port", _port, "Serve /healthz and /readyz on this port.", "PORT"),
+        Option("health_port", _port, "Serve /livez and /readyz on this port.", "PORT"),
         Option("metrics_port", _port, "Serve /metrics on this port.", "PORT"),
     )
 }

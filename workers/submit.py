@@ -22,6 +22,7 @@ from workers.logs import configure_logs
 from workers.options import LOGGING, TEAM, with_settings
 from workers.process import EXIT_FAILED, EXIT_OK, StopRequest, main_of, run
 from workers.settings import Settings, parse_duration
+from workers.telemetry import submitting
 
 __all__ = ["main", "submit"]
 
@@ -134,7 +135,8 @@ def _team_of(settings: Settings, team_name: str | None) -> str:
 async def _main(settings: Settings, team: str, request: Request, stop: StopRequest) -> int:
     async with client_of(settings, team) as client:
         if request.run_id is None:
-            run_id = await client.submit(request.task, **request.options)
+            async with submitting(settings, team) as traceparent:
+                run_id = await client.submit(request.task, traceparent=traceparent, **request.options)
         else:
             run_id = (await client.run(request.run_id)).id
         if not (request.wait or request.follow or request.run_id):

@@ -147,6 +147,13 @@ class MemoryRunStore(RunSteps, LeaseSteps):
         age = self._work.now() - waiting[0].created_at if waiting else 0
         return len(waiting), max(0, age)
 
+    async def backlog(self, member: str) -> tuple[int, int]:
+        """See ``RunStore.backlog``."""
+        items = self._work.items
+        waiting = [message for message in await self.inbox(member) if message.id in items and items[message.id].claimable]
+        age = self._work.now() - waiting[0].created_at if waiting else 0
+        return len(waiting), max(0, age)
+
     # --- conversations ------------------------------------------------------------------------------------------
 
     async def append(self, lease: Lease, step: Step) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -83,6 +84,7 @@ class AsyncWorker(BaseWorker):
         self._flush: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="rq")
         self._taking = True
+        self._asking_since: float | None = None
         self._stopped = asyncio.Event()
         self._stopped.set()
 
@@ -126,6 +128,11 @@ class AsyncWorker(BaseWorker):
         """Whether it takes jobs."""
         return self._taking and not self._stopped.is_set()
 
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the queue last answered; 0 while there is no place for more jobs, or none is wanted."""
+        return time.monotonic() - self._asking_since if self._taking and self._asking_since is not None else 0.0
+
     async def stop_taking(self) -> None:
         """Take no further job; a wait that is under way is broken off at the server, so that it takes none either."""
         self._taking = False
@@ -148,10 +155,14 @@ class AsyncWorker(BaseWorker):
             await self._wait_for_change()
         if not self._taking:
             return False
+        if self._asking_since is None:
+            self._asking_since = time.monotonic()
         if await self.books.redis.exists(WORKERS_SUSPENDED):
+            self._asking_since = None
             await asyncio.sleep(1)
             return not burst
         first = await self.books.next_id(None if burst else _SLICE)
+        self._asking_since = None
         ids = [] if first is None else [first]
         while ids:
             waiting = await self._start(ids)

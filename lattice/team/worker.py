@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,8 @@ class MemberWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._taking = True
         self._waiting: asyncio.Task[None] | None = None
+        self._asking_since: float | None = None
+        """Since when the mailbox has been asked, or waited at, without an answer."""
         self.settled = 0
         """How many work items were brought to an end here."""
 
@@ -71,6 +74,11 @@ class MemberWorker:
 
         space = nested_key(host.space or team.key, definition.key)
         return NestedTeam(host, definition.agent, space, make_worker)
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the mailbox last answered; 0 while there is no place for more work, or none is wanted."""
+        return time.monotonic() - self._asking_since if self._taking and self._asking_since is not None else 0.0
 
     @property
     def busy(self) -> int:
@@ -155,8 +163,11 @@ class MemberWorker:
         """Claim into places that are reserved, so that nobody who comes back takes them meanwhile."""
         host = self.host
         claims: list[Claim] = []
+        if self._asking_since is None:
+            self._asking_since = time.monotonic()
         try:
             claims = await host.store.claim(self.member, host.process_id, host.lease_ms, places)
+            self._asking_since = None
         finally:
             for _ in range(places - len(claims)):
                 self.slots.give_back()
@@ -168,6 +179,7 @@ class MemberWorker:
         async def wait() -> None:
             await self.host.store.wait_for_mail(self.member, _SLICE_MS)
 
+        self._asking_since = time.monotonic()
         self._waiting = asyncio.get_running_loop().create_task(wait())
         try:
             await self._waiting

@@ -1,5 +1,6 @@
 """OpenTelemetry: spans and metrics by the GenAI conventions, and trace context across processes."""
 
+from lattice.integrations.opentelemetry.instruments import TeamInstruments
 from lattice.integrations.opentelemetry.metrics import MailboxMetrics, ModelMetrics
 from lattice.integrations.opentelemetry.prometheus import render, serve_metrics
 from lattice.integrations.opentelemetry.propagation import continue_trace, current_traceparent, extract_context
@@ -11,6 +12,7 @@ __all__ = [
     "MailboxMetrics",
     "ModelMetrics",
     "OpenTelemetryTracer",
+    "TeamInstruments",
     "Telemetry",
     "continue_trace",
     "create_opentelemetry_context_tracer",

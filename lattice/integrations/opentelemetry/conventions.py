@@ -49,6 +49,9 @@ TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - the name of an attribute
 TOKEN_USAGE_METRIC: Final = "gen_ai.client.token.usage"  # noqa: S105 - the name of a metric
 DURATION_METRIC: Final = "gen_ai.client.operation.duration"
 
+MESSAGING: Final = "lattice"
+"""``messaging.system``: none of the well-known ones."""
+
 MESSAGING_SYSTEM: Final = "messaging.system"
 MESSAGING_OPERATION_TYPE: Final = "messaging.operation.type"
 MESSAGING_OPERATION_NAME: Final = "messaging.operation.name"
@@ -56,10 +59,16 @@ MESSAGING_DESTINATION: Final = "messaging.destination.name"
 MESSAGING_MESSAGE_ID: Final = "messaging.message.id"
 MESSAGING_CONVERSATION: Final = "messaging.message.conversation_id"
 
+BATCH_COUNT: Final = "messaging.batch.message_count"
+TRACEPARENT: Final = "traceparent"
+
 TEAM: Final = "lattice.team"
 MEMBER: Final = "lattice.member"
 MAILBOX: Final = "lattice.mailbox"
 RUN_ID: Final = "lattice.run_id"
+QUERY_ID: Final = "lattice.query_id"
+ATTEMPT: Final = "lattice.attempt"
+OUTCOME: Final = "lattice.outcome"
 TURN: Final = "lattice.turn"
 TURNS: Final = "lattice.turns"
 SUBTYPE: Final = "lattice.result.subtype"
@@ -67,6 +76,30 @@ PURPOSE: Final = "lattice.purpose"
 
 CAPTURE_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The standard variable that switches the capture of message contents on."""
+
+
+_OPERATION_TYPES = frozenset({"send", "receive", "process", "settle"})
+
+
+def message_attributes(
+    operation: str, destination: str, message_id: str | None, conversation: str | None
+) -> dict[str, Any]:
+    """Return the attributes of a messaging span; ``operation`` is send, receive, process or settle."""
+    assert operation in _OPERATION_TYPES
+    attributes = {
+        MESSAGING_SYSTEM: MESSAGING,
+        MESSAGING_OPERATION_TYPE: operation,
+        MESSAGING_OPERATION_NAME: operation,
+        MESSAGING_DESTINATION: destination,
+        MESSAGING_MESSAGE_ID: message_id,
+        MESSAGING_CONVERSATION: conversation,
+    }
+    return {key: value for key, value in attributes.items() if value}
+
+
+def queue_of(team: str) -> str:
+    """Return the destination of a team's runs."""
+    return f"lattice-{team}"
 
 
 def messages_attribute(messages: Any) -> str:

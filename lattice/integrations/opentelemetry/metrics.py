@@ -57,6 +57,7 @@ class MailboxMetrics:
                 ("messages.settled", "{message}", "Messages that reached a terminal state."),
                 ("messages.redelivered", "{message}", "Messages whose lease expired and that went back."),
                 ("messages.dead", "{message}", "Messages that ran out of attempts."),
+                ("runs.finished", "{run}", "Runs that reached a terminal state."),
                 ("leases.lost", "{lease}", "Leases that were lost by the one who held them."),
                 ("writes.fenced", "{write}", "Writes that were refused because the lease was gone."),
                 ("loop.stalls", "{stall}", "Times that the event loop was blocked for too long."),
@@ -85,9 +86,9 @@ class MailboxMetrics:
         """Record a time, ``"claim.latency"`` or ``"resume.latency"``."""
         self._waits[name].record(max(seconds, 0.0), self._labels(labels))
 
-    def mailbox(self, member: str, depth: int, oldest_age: float) -> None:
+    def mailbox(self, member: str, depth: int, oldest_age: float, **more: str) -> None:
         """Record how many messages wait for a member, and for how many seconds the oldest has."""
-        labels = self._labels({"member": member})
+        labels = self._labels({"member": member, **more})
         self._depth.set(depth, labels)
         self._age.set(oldest_age, labels)
 

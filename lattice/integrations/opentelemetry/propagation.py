@@ -5,9 +5,10 @@ from contextlib import contextmanager
 
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
+from opentelemetry.trace import Span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-__all__ = ["continue_trace", "current_traceparent", "extract_context"]
+__all__ = ["continue_trace", "current_traceparent", "extract_context", "traceparent_of"]
 
 _TRACEPARENT = "traceparent"
 _propagator = TraceContextTextMapPropagator()
@@ -17,6 +18,13 @@ def current_traceparent() -> str | None:
     """Return the ``traceparent`` of the current span, or None if there is none."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
+    return carrier.get(_TRACEPARENT)
+
+
+def traceparent_of(span: Span) -> str | None:
+    """Return the ``traceparent`` of a span, or None if nothing traces it."""
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier, set_span_in_context(span))
     return carrier.get(_TRACEPARENT)
 
 

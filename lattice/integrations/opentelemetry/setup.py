@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
@@ -36,6 +37,16 @@ class Telemetry:
     def enabled(self) -> bool:
         """Whether anything is recorded."""
         return self.tracer_provider is not None or self.meter_provider is not None
+
+    def publish(self) -> None:
+        """Make the providers those of the process, so that what tools and libraries trace goes the same way.
+
+        Providers that the application has set already stay.
+        """
+        if self.tracer_provider is not None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            trace.set_tracer_provider(self.tracer_provider)
+        if self.meter_provider is not None and not isinstance(metrics.get_meter_provider(), MeterProvider):
+            metrics.set_meter_provider(self.meter_provider)
 
     async def shutdown(self) -> None:
         """Export what is left and end the exporters; a backend that is down costs seconds, not the process."""

@@ -123,7 +123,7 @@ class _SpanSink:
                 names.WORKFLOW_NAME if is_team else names.AGENT_NAME: name,
                 names.CONVERSATION: data.get("agent_session_id") or event.session_id,
                 names.REQUEST_MODEL: data.get("model"),
-                names.RUN_ID: event.run_id,
+                names.QUERY_ID: event.run_id,
                 names.TEAM: source.get("team"),
                 names.MEMBER: source.get("member"),
                 names.MAILBOX: source.get("mailbox"),

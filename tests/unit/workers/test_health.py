@@ -20,12 +20,12 @@ async def get(port, path, method="GET"):
 async def test_alive_and_ready_are_asked_each_time():
     wrong = None
     async with serve_health(0, alive=lambda: None, ready=lambda: wrong) as port:
-        assert await get(port, "/healthz") == (200, {"status": "ok"})
+        assert await get(port, "/livez") == (200, {"status": "ok"})
         assert await get(port, "/readyz") == (200, {"status": "ok"})
         wrong = "nothing was claimed for 60 s"
         assert await get(port, "/readyz?probe=1") == (503, {"status": "unavailable", "reason": wrong})
         assert (await get(port, "/other"))[0] == 404
-        assert (await get(port, "/healthz", "POST"))[0] == 404
+        assert (await get(port, "/livez", "POST"))[0] == 404
 
 
 async def test_a_port_that_is_taken_is_named():
@@ -45,4 +45,4 @@ async def test_somebody_who_says_nothing_does_no_harm():
         _reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
         await writer.wait_closed()
-        assert (await get(port, "/healthz"))[0] == 200
+        assert (await get(port, "/livez"))[0] == 200
