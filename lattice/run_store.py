@@ -11,9 +11,12 @@ from typing import Any, Protocol
 from lattice.errors import OptionError
 from lattice.mailbox import TeamMessage
 from lattice.runs import (
+    Allowance,
     Batch,
+    Budget,
     Claim,
     ConversationState,
+    DeadLetter,
     ExpiredLease,
     Lease,
     Outcome,
@@ -23,6 +26,7 @@ from lattice.runs import (
     Settled,
     Step,
     TakenRun,
+    WorkState,
 )
 
 __all__ = ["RUN_ENDED", "RunStore", "StoreOptions"]
@@ -185,6 +189,48 @@ class RunStore(Protocol):
 
     async def backlog(self, member: str) -> tuple[int, int]:
         """Return how many tasks and how much mail wait in a mailbox, and for how many ms the first in line has."""
+        ...
+
+    # --- retries, budgets, dead letters -------------------------------------------------------------------------
+
+    async def postpone(self, lease: Lease, delay_ms: int, reason: str, step: Step | None = None) -> str:
+        """Put a message off: pending again once ``delay_ms`` have passed, held by nobody until then. postponed | stale.
+
+        It keeps its turn in a conversation that it shares, and it does not count as a lost attempt.
+        """
+        ...
+
+    async def wake_due(self, limit: int = 100) -> int | None:
+        """Make messages pending whose time has come; returns the ms until the next one's, None if there is none."""
+        ...
+
+    async def draw(self, run_id: str, budget: Budget, *, calls: int = 1, tokens: int = 0) -> Allowance:
+        """Count ``tokens`` that were used for a run, and grant it ``calls`` more model calls if its budget allows them.
+
+        With no calls this only counts and looks.
+        """
+        ...
+
+    async def work_items(self, run_id: str) -> list[WorkState]:
+        """Return the work of a run in send order, reports left out."""
+        ...
+
+    async def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
+        """Return the newest dead letters first; one is kept as long as its message is."""
+        ...
+
+    async def requeue_dead(self, message_id: str) -> TeamMessage | None:
+        """Send the work of a dead letter again, and drop the letter; None if there is no such letter.
+
+        The new message belongs to no run, its attempts begin anew, and its report goes to the lead's mailbox.
+
+        Raises:
+            StoreError: the mailbox is at its depth limit.
+        """
+        ...
+
+    async def drop_dead(self, message_id: str) -> bool:
+        """Take a message off the dead letters; False if it is none."""
         ...
 
     # --- conversations ------------------------------------------------------------------------------------------

@@ -1,16 +1,23 @@
 """What a run is made of, as data: runs, work items, batches, leases, and the moves between their states."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from lattice.errors import OptionError
 from lattice.mailbox import MessageStatus, TeamMessage
 
 __all__ = [
     "ALLOWED_MOVES",
+    "Account",
+    "Allowance",
     "Batch",
+    "Budget",
     "Claim",
     "ConversationState",
+    "DeadLetter",
     "ExpiredLease",
     "Lease",
     "Outcome",
@@ -21,6 +28,7 @@ __all__ = [
     "Step",
     "TakenRun",
     "WorkItem",
+    "WorkState",
     "is_lasting",
     "member_conversation",
     "run_conversation",
@@ -109,6 +117,7 @@ class WorkItem:
     ``depth`` is 1 for what the lead delegates. ``shared`` says that other messages may wait for the same conversation.
     ``traceparent`` is the W3C trace context of its sender, ``trace`` the place of the work in a context trace.
     ``chain`` are the conversations that wait for this item, outermost first: work for one of them would be a cycle.
+    ``account`` is what its model calls are drawn from; None where nothing limits them.
     """
 
     message: TeamMessage
@@ -122,6 +131,7 @@ class WorkItem:
     traceparent: str | None = None
     trace: str | None = None
     chain: tuple[str, ...] = ()
+    account: "Account | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +172,7 @@ class Claim:
 
     ``batch`` is the pausing batch that this work item handed off last (nested handoffs), ``delivered`` says that the
     reports of that batch stand in the conversation already: whoever claims the item after a crash goes on from there.
+    ``retries`` counts how often it was put off after a failure that may pass.
     """
 
     item: WorkItem
@@ -170,6 +181,7 @@ class Claim:
     started: bool = False
     batch: str | None = None
     delivered: bool = True
+    retries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +260,113 @@ class ExpiredLease:
     id: str
     word: str
     attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A message that ran out of attempts, and why; ``died_at`` is epoch ms of the store's clock."""
+
+    message: TeamMessage
+    member: str
+    reason: str
+    attempts: int
+    died_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkState:
+    """Where a work item stands, for those who ask why nothing moves; times are epoch ms of the store's clock.
+
+    ``attempts`` counts claims, ``retries`` those that followed a failure that may pass (the last one is
+    ``retry_reason``); until ``due_at`` it waits for the next. ``owner`` holds it until ``lease_until``. ``behind`` is
+    the message whose turn comes first in a conversation that they share.
+    """
+
+    message: TeamMessage
+    member: str
+    attempts: int = 0
+    retries: int = 0
+    retry_reason: str | None = None
+    due_at: int | None = None
+    owner: str | None = None
+    lease_until: int | None = None
+    behind: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a run may use, with all that works for it; None is no limit.
+
+    ``max_seconds`` count from its first start, ``max_tokens`` are input, cache and output tokens.
+
+    Raises:
+        OptionError: a limit is not more than 0.
+    """
+
+    max_seconds: float | None = None
+    max_model_calls: int | None = None
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_model_calls", "max_tokens"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value <= 0):
+                raise OptionError(f"budget: {name} must be a positive integer, not {value!r}")
+        seconds = self.max_seconds
+        if seconds is not None and (type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds <= 0):
+            raise OptionError(f"budget: max_seconds must be more than 0, not {seconds!r}")
+
+    @classmethod
+    def read(cls, options: "Mapping[str, Any] | Budget | None") -> "Budget":
+        """Return the budget that an option stands for.
+
+        Raises:
+            OptionError: a limit is unknown or cannot be used.
+        """
+        if isinstance(options, Budget):
+            return options
+        known = ("max_seconds", "max_model_calls", "max_tokens")
+        for name in options or ():
+            if name not in known:
+                raise OptionError(f'budget: unknown limit "{name}"; known are {", ".join(known)}')
+        return cls(**(options or {}))
+
+    def or_else(self, other: "Budget") -> "Budget":
+        """Return this budget with the limits of another where it has none."""
+        mine, theirs = self.to_dict(), other.to_dict()
+        return Budget(**{**theirs, **mine})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the limits that there are."""
+        limits = {
+            "max_seconds": self.max_seconds,
+            "max_model_calls": self.max_model_calls,
+            "max_tokens": self.max_tokens,
+        }
+        return {name: value for name, value in limits.items() if value is not None}
+
+    def __bool__(self) -> bool:
+        """Whether anything is limited."""
+        return bool(self.to_dict())
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whose budget model calls are drawn from: a run, in the key space of its team."""
+
+    space: str
+    run_id: str
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a draw came to: ``word`` is granted, budget_exceeded, deadline_exceeded or missing; then what was used."""
+
+    word: str
+    model_calls: int = 0
+    tokens: int = 0
+    elapsed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.memory.lease_steps import LeaseSteps
 from lattice.memory.run_steps import RunSteps
 from lattice.memory.state import ItemState
+from lattice.memory.work_steps import WorkSteps
 from lattice.runs import (
     ALLOWED_MOVES,
     Claim,
@@ -19,7 +20,7 @@ from lattice.runs import (
 __all__ = ["MemoryRunStore"]
 
 
-class MemoryRunStore(RunSteps, LeaseSteps):
+class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
     """A ``RunStore`` in memory.
 
     Messages live in ``mailbox`` (a memory mailbox if none is given), everything else in this object. Leases never
@@ -144,13 +145,6 @@ class MemoryRunStore(RunSteps, LeaseSteps):
         waiting = [
             message for message in await self.inbox(member) if message.id in items and items[message.id].claimable
         ]
-        age = self._work.now() - waiting[0].created_at if waiting else 0
-        return len(waiting), max(0, age)
-
-    async def backlog(self, member: str) -> tuple[int, int]:
-        """See ``RunStore.backlog``."""
-        items = self._work.items
-        waiting = [message for message in await self.inbox(member) if message.id in items and items[message.id].claimable]
         age = self._work.now() - waiting[0].created_at if waiting else 0
         return len(waiting), max(0, age)
 

@@ -81,13 +81,15 @@ class RunState:
     messages: list[str] = field(default_factory=list)
     batches: list[str] = field(default_factory=list)
     forget_at: int | None = None
+    model_calls: int = 0
+    tokens: int = 0
 
 
 @dataclass(slots=True)
 class ItemState:
     """One message that the store delivers: the lease on it and how often it was claimed.
 
-    ``ready`` says that neither its conversation nor its batch holds it back.
+    ``ready`` says that neither its conversation nor its batch holds it back, nor a retry that is not due yet.
     """
 
     item: WorkItem
@@ -101,6 +103,9 @@ class ItemState:
     returned: tuple[str, int] | None = None
     ready: bool = False
     open: bool = True
+    retries: int = 0
+    retry_reason: str | None = None
+    due_at: int | None = None
 
 
 @dataclass(slots=True)

@@ -134,7 +134,8 @@ class Work:
         state.item = replace(state.item, message=message)
         conversation = self.conversation(state.item.conversation)
         delivered = state.handed_off is None or state.handed_off in conversation.entered
-        return Claim(state.item, state.lease, state.attempt, bool(conversation.messages), state.handed_off, delivered)
+        started = bool(conversation.messages)
+        return Claim(state.item, state.lease, state.attempt, started, state.handed_off, delivered, state.retries)
 
     async def close(self, state: ItemState, status: MessageStatus) -> bool:
         """End a message; False when it had ended as something else already."""

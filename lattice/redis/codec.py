@@ -68,6 +68,9 @@ def item_fields(item: WorkItem, *, claimable: bool = True) -> list[Arg]:
         fields += ("shared", "1")
     if item.chain:
         fields += ("chain", encode(item.chain))
+    if item.account is not None:
+        account = item.account
+        fields += ("account", encode([account.space, account.run_id, account.budget.to_dict()]))
     for field, text in (
         ("batch", item.batch),
         ("description", item.description),

@@ -36,6 +36,9 @@ class MemoryBackend:
     async def end_retention(self):
         self.now += 8 * 24 * 3_600_000
 
+    async def pass_time(self, ms):
+        self.now += ms
+
     async def close(self):
         pass
 
@@ -69,6 +72,14 @@ class RedisBackend:
 
     async def end_retention(self):
         await self._to_the_past(self.keys.retention)
+
+    async def pass_time(self, ms):
+        """As if so much time had passed for retries and for the deadlines of runs."""
+        for message_id, due in await self.client.zrange(self.keys.delayed, 0, -1, withscores=True):
+            await self.client.zadd(self.keys.delayed, {message_id: due - ms})
+        for run_id in await self.client.zrange(self.keys.runs, 0, -1):
+            if await self.client.hexists(self.keys.run(run_id.decode()), "startedAt"):
+                await self.client.hincrby(self.keys.run(run_id.decode()), "startedAt", -ms)
 
     async def _to_the_past(self, key):
         for score, name in enumerate(await self.client.zrange(key, 0, -1), 1):
