@@ -9,6 +9,7 @@ from lattice.agent.agent import Agent
 from lattice.agent.spec import is_agent_spec
 from lattice.encoding import compact_json, pretty_json
 from lattice.errors import LatticeError, MissingOutputError, OptionError, ToolExecutionError
+from lattice.messages import add_usage
 from lattice.team.answers import Answer
 from lattice.team.delegation import DelegateRequest, DelegateResult
 from lattice.team.failures import AgentRuntimeFailure, error_of

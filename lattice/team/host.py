@@ -181,6 +181,10 @@ class Host:
         if batch_id not in self._waiters:
             self._waiters[batch_id] = asyncio.get_running_loop().create_future()
 
+    def expect_no_more(self, batch_id: str) -> None:
+        """Forget a batch that was not accepted after all."""
+        self._waiters.pop(batch_id, None)
+
     async def reports(self, held: Held, batch_id: str, *, look_first: bool = True) -> tuple[TeamMessage, ...]:
         """Wait until a batch is complete and return its reports, in the order of its items.
 

@@ -218,13 +218,13 @@ class LeadDriver:
         opening: Any = RESUME
         if lead.trace is not None and not taken.started:
             await lead.trace.start(self._tracing.data, run.task)
-        if run.id not in recorder.state.entered or not isinstance(lead.session, Agent):
-            recorder.once = run.id
-            opening = run.task
-        elif run.batch is not None and not taken.delivered:
+        if run.batch is not None and not taken.delivered:
             async with lead.actor.waiting():
                 reports = await lead.post.reports_of(run.batch)
             opening = resume_prompt(lead.actor.mailbox, reports)
+        elif run.id not in recorder.state.entered or not isinstance(lead.session, Agent):
+            recorder.once = run.id
+            opening = run.task
         return await drive(lead.actor, lead.session, opening, rounds=run.round)
 
     async def _finish(self, lead: _Lead, answer: Answer | None, error: Any) -> dict[str, Any]:

@@ -163,15 +163,15 @@ class MemberWork:
         claim, message = work.claim, work.claim.item.message
         if self._nested is not None:
             return self._envelope(work)
-        entered = work.state is not None and message.id in work.state.entered
-        if not entered or not isinstance(work.session, Agent):
-            work.recorder.once = message.id
-            return self._envelope(work)
         if claim.batch is not None and not claim.delivered:
             async with work.actor.waiting():
                 reports = await work.post.reports_of(claim.batch)
             return resume_prompt(work.actor.mailbox, reports)
-        return RESUME
+        entered = work.state is not None and message.id in work.state.entered
+        if entered and isinstance(work.session, Agent):
+            return RESUME
+        work.recorder.once = message.id
+        return self._envelope(work)
 
     def _envelope(self, work: _Work) -> str:
         item, member = work.claim.item, self.member
@@ -194,7 +194,7 @@ class MemberWork:
         await self._tell_claimed(work)
         timer = self._deadline(work.held)
         try:
-            ending = await self._attempt(work, await self._opening(work))
+            ending = await self._attempt(work, None)
             for number in range(self.member.retry):
                 if not ending.retryable or work.held.controller.signal.aborted:
                     break
@@ -210,7 +210,7 @@ class MemberWork:
 
     async def _attempt(self, work: _Work, opening: Any) -> Ending:
         try:
-            answer = await self._ask(work, opening)
+            answer = await self._ask(work, await self._opening(work) if opening is None else opening)
         except (LeaseLostError, RunParkedError):
             raise
         except Exception as error:

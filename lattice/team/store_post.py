@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from lattice.errors import LatticeError, LeaseLostError
+from lattice.errors import AbortError, LatticeError, LeaseLostError
 from lattice.events import TeamMessageEvent
 from lattice.ids import derive_id
 from lattice.mailbox import MessageStatus, TeamMessage
@@ -91,11 +91,10 @@ class StorePost:
         del agent
         await sent(item.message)
         batch = Batch(id=derive_id("ask", item.message.id), items=(self._traced(item),), pauses=False)
-        self._host.expect(batch.id)
         word = await self._accept(batch)
         if word == "full":
             raise LatticeError(f"the mailbox of {item.member} is full; try again later or go on without it")
-        (report,) = await self._host.reports(self.held, batch.id, look_first=word == "exists")
+        (report,) = await self._wait(batch, word)
         if report.status != MessageStatus.CANCELLED:
             self._recorder.add_reads((report.id,))
         return report
@@ -105,18 +104,28 @@ class StorePost:
         items, self._handed_off = tuple(self._handed_off), []
         self._recorder.pausing = False
         batch = Batch(id=derive_id("batch", items[0].message.id), items=items, limit=self._limit)
-        self._host.expect(batch.id)
         word = await self._accept(batch)
         if word == "full":
             return tuple(map(_refused, items))
-        return await self.reports_of(batch.id, look_first=word == "exists")
+        return self._entering(batch.id, await self._wait(batch, word))
 
-    async def reports_of(self, batch_id: str, *, look_first: bool = True) -> tuple[TeamMessage, ...]:
-        """Wait for a batch, and see to it that its reports enter the conversation once."""
-        reports = await self._host.reports(self.held, batch_id, look_first=look_first)
+    async def reports_of(self, batch_id: str) -> tuple[TeamMessage, ...]:
+        """Wait for a batch that was accepted before; its reports enter the conversation once."""
+        return self._entering(batch_id, await self._host.reports(self.held, batch_id))
+
+    def _entering(self, batch_id: str, reports: tuple[TeamMessage, ...]) -> tuple[TeamMessage, ...]:
         self._recorder.once = batch_id
         self._recorder.add_reads(report.id for report in reports if report.status != MessageStatus.CANCELLED)
         return reports
+
+    async def _wait(self, batch: Batch, word: str) -> tuple[TeamMessage, ...]:
+        """Wait for the reports; whoever stops waiting for good cancels the work, so that nobody works for nobody."""
+        try:
+            return await self._host.reports(self.held, batch.id, look_first=word == "exists")
+        except AbortError:
+            for item in batch.items:
+                await self.held.guard(self._host.store.update_status(item.message.id, MessageStatus.CANCELLED))
+            raise
 
     def _traced(self, item: WorkItem) -> WorkItem:
         """Say which trace the work belongs to: that of the tool call which sends it."""
@@ -128,12 +137,18 @@ class StorePost:
     async def _accept(self, batch: Batch) -> str:
         recorder = self._recorder
         self.has_sent = True
-        async with recorder.writing():
-            step = recorder.take()
-            word, _ = await self.held.guard(self._host.store.hand_off(self.held.lease, batch, step))
-            if word == "full":
-                written = await self.held.guard(self._host.store.append(self.held.lease, step))
-                word = "full" if written == "written" else "stale"
+        self._host.expect(batch.id)
+        word = "stale"
+        try:
+            async with recorder.writing():
+                step = recorder.take()
+                word, _ = await self.held.guard(self._host.store.hand_off(self.held.lease, batch, step))
+                if word == "full":
+                    written = await self.held.guard(self._host.store.append(self.held.lease, step))
+                    word = "full" if written == "written" else "stale"
+        finally:
+            if word not in ("accepted", "exists"):
+                self._host.expect_no_more(batch.id)
         if word == "stale":
             self.held.lose(LeaseLostError())
             raise LeaseLostError

@@ -422,6 +422,60 @@ async def test_a_member_that_dies_while_it_waits_for_its_own_handoffs(start):
     assert len(await cluster.store.inbox("helper", "all")) == 1
 
 
+async def test_whoever_gives_up_waiting_cancels_what_it_waited_for(start):
+    """team:W-41"""
+    from lattice import agent_tool
+
+    stopped = asyncio.Event()
+
+    async def slow(request):
+        try:
+            await request.signal.wait()
+        finally:
+            stopped.set()
+
+    helper = spec("helper", slow)
+    tools = [agent_tool("helper", helper, target_mailbox_id=f"{TEAM}::helper")]
+    middle = team_member(
+        name="middle", role="executor", agent=spec("middle", [handoff("helper"), "never"], tools=tools), timeout_ms=300
+    )
+    cluster = start(crew(lead_of(handoff("middle"), then=said), {"middle": middle, "helper": helper}))
+    outcome = await cluster.run()
+    assert "Error code: request_timeout" in outcome["result"]
+    await asyncio.wait_for(stopped.wait(), 5)
+    assert [m.status for m in await cluster.store.inbox("helper", "all")] == ["cancelled"]
+
+
+async def test_a_lead_of_the_hosts_own_kind_gets_the_reports_after_a_crash(start):
+    gate, prompts = Gate(), []
+
+    class Lead:
+        async def query(self, prompt, runtime, **options):
+            prompts.append(prompt)
+            if not prompt.startswith("Team"):
+                request = {"name": "a", "agent": None, "task": "x", "wait": "accepted", "targetMailboxId": f"{TEAM}::a"}
+                await runtime.delegate(request)
+            yield {"type": "result", "is_error": False, "result": prompt}
+
+    async def member(request):
+        await gate()
+        return "the report"
+
+    cluster = start(crew(Lead(), {"a": member}))
+    first = await cluster.coordinator()
+    await cluster.workers()
+    await cluster.submit()
+    first.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await first.kill()
+    second = await cluster.coordinator()
+    assert await _expire_run(cluster) == ["run"]
+    gate.open.set()
+    outcome = await asyncio.wait_for(second.drive("run"), 5)
+    assert outcome["result"].endswith("the report")
+    assert [prompt[:4] for prompt in prompts] == ["go", "Team"]
+
+
 async def test_a_circle_of_questions_is_an_error_and_no_deadlock(start):
     from lattice import agent_tool
 
@@ -553,6 +607,36 @@ async def test_a_report_that_is_too_large_goes_back_to_its_author(start):
     team = crew(lead_of(handoff("a"), then=said), {"a": member})
     outcome = await start(team, max_message_bytes=2_000).run()
     assert outcome["result"].endswith("short")
+
+
+async def test_a_full_mailbox_is_a_failure_report_and_nothing_is_lost(start):
+    def lead(request):
+        return said(request) if said(request).startswith("Team") else turn(handoff("a", "1"), handoff("a", "2"))
+
+    cluster = start(crew(lead, {"a": echo("a")}), max_mailbox_depth=1)
+    coordinator = await cluster.coordinator()
+    await cluster.submit()
+    outcome = await asyncio.wait_for(coordinator.drive("run"), 5)
+    assert outcome["result"].count("Error code: mailbox_full") == 2
+    assert await cluster.store.inbox("a", "all") == []
+    events = [brief(event) for event in await cluster.events()]
+    assert "user" in events, "what was buffered for the handoff is written all the same"
+    assert coordinator.host._waiters == {}
+
+
+async def test_a_question_to_a_full_mailbox_is_a_tool_error(start):
+    def lead(request):
+        return results(request)[0] if results(request) else turn(ask("a"))
+
+    cluster = start(crew(lead, {"a": echo("a")}), max_mailbox_depth=1)
+    from lattice.mailbox import TeamMessage
+
+    await cluster.store.send(TeamMessage(id="m", from_="manager", to=f"{TEAM}::a", content="x"), member="a")
+    coordinator = await cluster.coordinator()
+    await cluster.submit()
+    outcome = await asyncio.wait_for(coordinator.drive("run"), 5)
+    assert "the mailbox of a is full" in outcome["result"]
+    assert coordinator.host._waiters == {}
 
 
 async def test_a_task_that_is_too_large_is_an_error_to_its_author(start):
