@@ -15,6 +15,24 @@ __all__ = ["configure_logs", "get_logger", "hide_passwords"]
 _CREDENTIALS = re.compile(r"(\w[\w+.-]*://)[^/\s@]*@")
 _SECRET_KEY = re.compile(r"api[-_]?key|password|secret|authorization|credential", re.IGNORECASE)
 
+CHATTY = (
+    "anthropic",
+    "asyncio",
+    "httpcore",
+    "httpx",
+    "langfuse",
+    "langsmith",
+    "mcp",
+    "opentelemetry",
+    "redis",
+    "rq",
+    "urllib3",
+)
+"""Libraries of which only warnings are shown: some of them log what they send, prompts included."""
+
+ABOUT = ("run_id", "message_id", "attempt")
+"""What lines of the standard library's logging may say by ``extra``."""
+
 Event = MutableMapping[str, Any]
 
 
@@ -37,6 +55,7 @@ def configure_logs(settings: Settings, **who: str) -> None:
 
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        structlog.stdlib.ExtraAdder(ABOUT),
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         say_who,
@@ -58,7 +77,7 @@ def configure_logs(settings: Settings, **who: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    for chatty in ("asyncio", "httpx", "httpcore", "rq"):
+    for chatty in CHATTY:
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
 

@@ -31,6 +31,7 @@ class TeamEngine:
                 await self._store.reopen_run(run_id)
             return await self._coordinator.drive(run_id)
         except StoreError as error:
-            _log.warning("run %s is put back, the store cannot be used: %s", run_id, error.message)
+            why = error.message
+            _log.warning("run %s is put back, the store cannot be used: %s", run_id, why, extra={"run_id": run_id})
             await asyncio.sleep(_PAUSE)
             raise RunParkedError from error

@@ -104,7 +104,7 @@ class RunService:
         expired = await self._store.reclaim_expired(self._options.process_id, self._options.lease_ms)
         for run_id in [lease.id for lease in expired if lease.kind == "run"]:
             word = await self.worker.adopt(run_id)
-            _log.info("run %s lost its coordinator (%s)", run_id, word)
+            _log.info("run %s lost its coordinator (%s)", run_id, word, extra={"run_id": run_id})
             if word == "unknown" and run_id not in self._orphans:
                 task = asyncio.get_running_loop().create_task(self._drive_orphan(run_id))
                 self._orphans[run_id] = task

@@ -213,9 +213,9 @@ class AsyncWorker(BaseWorker):
         await self._changed.wait()
 
     def handle_exception(self, job: Job, *exc_info: Any) -> None:
-        """Tell the log; a run that failed as runs fail is one line, anything else its traceback."""
+        """Tell the log; a run that failed as runs fail has been told of already, anything else is a traceback."""
         if isinstance(exc_info[1], RunFailedError):
-            _log.warning("run %s failed: %s", job.id, exc_info[1].message)
+            _log.debug("run %s failed", job.id, extra={"run_id": job.id})
         else:
             super().handle_exception(job, *exc_info)
 

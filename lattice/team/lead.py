@@ -170,7 +170,6 @@ class LeadDriver:
         except Exception as error:
             if held.lost:
                 raise LeaseLostError from error
-            _log.warning("run %s failed: %s", taken.run.id, describe(error))
             return await self._finish(lead, None, error)
         if held.lost:
             raise LeaseLostError
@@ -249,6 +248,10 @@ class LeadDriver:
             word = await lead.held.guard(store.finish_run(lead.held.lease, status, result, step, failure))
         if word == "stale":
             raise LeaseLostError
+        if failure is None:
+            _log.info("run %s", status)
+        else:  # the text of an error may quote what was worked on: that is for `lattice show`
+            _log.warning("run %s: %s", status, failure["code"])
         if lead.trace is not None:
             await lead.trace.conclude(answer, error)
         return replace(run, status=status, result=result, error=failure, total_usage=total).outcome()

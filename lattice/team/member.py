@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-import random
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from lattice.agent.agent import Agent
@@ -26,6 +26,7 @@ from lattice.team.host import Held, Host, describe
 from lattice.team.leg import RESUME, drive, open_session
 from lattice.team.prompts import drain_envelope, resume_prompt, task_envelope
 from lattice.team.recording import Recorder
+from lattice.team.retries import retry_code
 from lattice.team.slots import Slots
 from lattice.team.store_post import StorePost
 from lattice.team.store_tracing import StoreTracing
@@ -43,6 +44,10 @@ class Nested(Protocol):
         self, actor: Actor, held: Held, recorder: Recorder, state: ConversationState | None, prompt: str
     ) -> Answer:
         """Have the team work on an item, and return its lead's answer."""
+        ...
+
+    async def reopen(self, message_id: str) -> None:
+        """Let the team's run for an item go on, if it failed."""
         ...
 
 
@@ -74,6 +79,8 @@ class MemberWork:
         self.slots = slots
         self._nested = nested
         self.claim_next = True
+        self.put_off: Callable[[], object] = _nothing
+        """Called when work was put off, so that somebody looks when it is due."""
         self.parking = False
         """Whether what is cut off is to be handed back: this process is leaving."""
         self._recorders: set[Recorder] = set()
@@ -101,6 +108,9 @@ class MemberWork:
         try:
             work = await self._begin(claim, held)
             ending = await self._perform(work)
+            if ending.retry_in is not None:
+                await self._postpone(work, ending, ending.retry_in)
+                return None
             settled = await self._settle(work, ending)
             return settled.next[0] if settled.next else None
         except asyncio.CancelledError:
@@ -195,12 +205,9 @@ class MemberWork:
         timer = self._deadline(work.held)
         try:
             ending = await self._attempt(work, None)
-            for number in range(self.member.retry):
-                if not ending.retryable or work.held.controller.signal.aborted:
-                    break
-                await asyncio.sleep(min(30.0, 0.5 * 2**number) * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-                again = RESUME if isinstance(work.session, Agent) else self._envelope(work)
-                ending = await self._attempt(work, again)
+            delay = self._retry_delay(work, ending)
+            if delay is not None:
+                return replace(ending, retry_in=delay)
             if work.claim.item.mode == "message" and work.actor.tools:
                 ending = self._answered(work, ending)
             return await self._within_limit(work, ending)
@@ -224,7 +231,35 @@ class MemberWork:
     async def _ask(self, work: _Work, opening: Any) -> Answer:
         if self._nested is None:
             return await drive(work.actor, work.session, opening)
+        if work.claim.retries:
+            await work.held.guard(self._nested.reopen(work.claim.item.message.id))
         return await self._nested.work(work.actor, work.held, work.recorder, work.state, opening)
+
+    def _retry_delay(self, work: _Work, ending: Ending) -> float | None:
+        """Seconds until the work is tried again, None if this is its end."""
+        if ending.status is not MessageStatus.FAILED or work.held.lost:
+            return None
+        return self.member.retry.delay(ending.error, work.claim.retries)
+
+    async def _postpone(self, work: _Work, ending: Ending, delay: float) -> None:
+        """Put the work off: nobody holds it until it is due."""
+        assert ending.failure is not None
+        failure, message = ending.failure, work.claim.item.message
+        code = retry_code(ending.error)
+        _log.info("%s of %s is tried again in %.1f s: %s", message.id, self.member.key, delay, failure.message)
+        work.post.emit(TeamAgentEvent("finished", self.source))
+        waiting = message.evolve(status=MessageStatus.PENDING)
+        mailbox = str(self.member.mailbox_id)
+        work.post.emit(TeamMessageEvent("retrying", self.source, mailbox, waiting.to_dict(), failure.to_dict()))
+        async with work.recorder.writing():
+            work.held.ending = True
+            reason, step = f"{code}: {failure.message}", work.recorder.kept
+            held, delay_ms = work.held, max(1, round(delay * 1000))
+            word = await held.guard(self.host.store.postpone(held.lease, delay_ms, reason, step))
+        if word == "stale":
+            work.held.lose(LeaseLostError())
+            raise LeaseLostError
+        self.put_off()
 
     def _answered(self, work: _Work, ending: Ending) -> Ending:
         """Mail is closed by ``team_reply`` or ``team_followup``; plain words at the end reach nobody."""
@@ -281,6 +316,7 @@ class MemberWork:
         if settled.word == "stale":
             work.held.lose(LeaseLostError())
             raise LeaseLostError
+        _log_ending(ending)
         return settled
 
     async def _surely(self, held: Held, outcome: Any, step: Any, claim_next: Any) -> Settled:
@@ -330,3 +366,15 @@ class MemberWork:
         if ending.report is not None:
             report = report_message(message, ending, report_id)
             await tell(TeamMessageEvent("replied", self.source, message.from_, report.to_dict(), error))
+
+
+def _log_ending(ending: Ending) -> None:
+    """Say how a work item ended; the text of a failure may quote what was worked on, so only its code is told."""
+    if ending.failure is None:
+        _log.info("work item %s", ending.status)
+    else:
+        _log.warning("work item %s: %s", ending.status, ending.failure.code)
+
+
+def _nothing() -> None:
+    return

@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -93,10 +93,10 @@ def start_telemetry(
 
 
 def _resource(service_name: str, attributes: Mapping[str, str]) -> Resource:
-    named = Resource.create()  # by the variables
-    if str(named.attributes["service.name"]).startswith("unknown_service"):
-        named = named.merge(Resource({"service.name": service_name}))
-    return Resource(dict(attributes)).merge(named)
+    named = Resource.create()  # by the variables; what nobody said is made up
+    said = OTELResourceDetector().detect().attributes
+    ours = {"service.name": service_name, **attributes}
+    return named.merge(Resource({key: value for key, value in ours.items() if key not in said}))
 
 
 def _wants(variables: Mapping[str, str], signal: str) -> bool:
