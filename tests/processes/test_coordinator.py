@@ -49,6 +49,10 @@ async def waiting(client, run_id):
     return await until(lambda: is_waiting(client, run_id))
 
 
+async def all_announced(client, count):
+    return len(await client.processes()) == count
+
+
 async def is_waiting(client, run_id):
     return (await client.run(run_id)).status == "waiting"
 
@@ -158,7 +162,7 @@ async def all_waiting(client, runs):
 
 async def test_it_goes_on_after_its_connections_were_killed(commands, client, queue):
     await commands.team()
-    await until(lambda: BaseWorker.all(queue=queue))
+    await until(lambda: all_announced(client, 4))
     for _ in range(3):
         queue.connection.client_kill_filter(_type="normal", skipme=True)
         await asyncio.sleep(0)
