@@ -156,7 +156,7 @@ class SDKResultMessage(_Event):
 
     ``subtype`` is success, interrupted, error, error_max_turns, error_abort, error_timeout or error_missing_output.
     ``paused`` says that a team runtime took over after a batch; it is not on the wire. ``total_usage`` are the tokens
-    of all members and rounds of a team; None for a single agent.
+    of all members and rounds of a team, or of an agent and those that its tools asked; None where ``usage`` is all.
     """
 
     subtype: str

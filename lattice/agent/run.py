@@ -363,11 +363,20 @@ class Run(RunState):
             structured_result=ending.structured_result if structured else None,
             paused=ending.paused,
             has_structured_result=structured,
+            total_usage=self._total_usage(),
         )
         if self.trace is not None:
             await self.trace.emit("result", result_data(result))
             await self.trace.flush()
         return result
+
+    def _total_usage(self) -> dict[str, int] | None:
+        """Return the tokens of this query and of the agents that its tools asked; None if they asked none."""
+        if not self.lineage.usage:
+            return None
+        total = dict(self.usage)
+        add_usage(total, self.lineage.usage)
+        return total
 
     async def _close(self) -> None:
         """Leave nothing behind: no call under way, no tool call unanswered, the agent free."""

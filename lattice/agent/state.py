@@ -13,7 +13,7 @@ from lattice.agent.session import Session
 from lattice.agent.toolset import SUBMIT_OUTPUT_TOOL_NAME
 from lattice.agent.tracing import Trace
 from lattice.messages import ContentBlock, Message, copy_json
-from lattice.tools.environment import ToolEnvironment
+from lattice.tools.environment import Lineage, ToolEnvironment
 
 __all__ = ["RunState"]
 
@@ -34,6 +34,7 @@ class RunState:
         "environment",
         "interrupt_tools",
         "interrupted",
+        "lineage",
         "num_turns",
         "observed",
         "owner",
@@ -85,8 +86,9 @@ class RunState:
         tracer = settings.tracer
         runtime_source = getattr(settings.runtime, "source", None)
         source = runtime_source or {"kind": "agent", "name": session.name or "agent"}
+        session_id, parent = settings.trace_parent or (session.session_id, None)
+        self.lineage = Lineage(tracer, session_id, self.run_id)
         if tracer is not None:
-            session_id, parent = settings.trace_parent or (session.session_id, None)
             self.trace = Trace(
                 tracer, session_id=session_id, run_id=self.run_id, parent_run_id=parent, source=dict(source)
             )
@@ -106,6 +108,7 @@ class RunState:
             trace=None if self.trace is None else self.trace.emit,
             journal=session.journal,
             overflow_dir=session.overflow_dir,
+            lineage=self.lineage,
         )
 
     def shown(self, value: Any) -> Any:

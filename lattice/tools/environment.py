@@ -10,7 +10,7 @@ from lattice.errors import OptionError
 from lattice.journal import ToolJournal
 from lattice.tools.tool import UNSET, ToolDefinition
 
-__all__ = ["BatchOutcome", "ToolConcurrency", "ToolEnvironment"]
+__all__ = ["BatchOutcome", "Lineage", "ToolConcurrency", "ToolEnvironment"]
 
 Trace = Callable[[str, dict[str, Any]], Awaitable[None]]
 
@@ -35,6 +35,19 @@ class ToolConcurrency:
             raise OptionError(
                 f"AgentOptions.tool_concurrency.max_concurrency must be a positive integer, not {limit!r}"
             )
+
+
+@dataclass(slots=True)
+class Lineage:
+    """Ties the agents that a tool asks to the query that called it: their rows in its trace, their tokens in its total.
+
+    ``tracer`` is None if the query is not traced.
+    """
+
+    tracer: Any
+    session_id: str
+    run_id: str
+    usage: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +76,7 @@ class ToolEnvironment:
     journal: ToolJournal | None = None
     max_result_chars: int = 100_000
     overflow_dir: Path | None = None
+    lineage: Lineage | None = None
 
 
 @dataclass(slots=True)

@@ -206,6 +206,7 @@ def _context(definition: ToolDefinition, call_id: str, environment: ToolEnvironm
         environment.agent_runtime,
         environment.permissions,
         environment.interrupt,
+        environment.lineage,
     )
 
 

@@ -61,10 +61,19 @@ class ToolContext:
     ``signal`` fires when the work is to stop: the caller's own signal if it gave one, else one that fires when the task
     that runs the query is cancelled. ``interrupt`` fires when the host interrupts the query: the batch is finished all
     the same, but a call that would take long may end early. ``context`` is what the host passed to the query,
-    untouched.
+    untouched. ``lineage`` ties agents that the handler asks to the query.
     """
 
-    __slots__ = ("_controller", "_signal", "agent_runtime", "context", "interrupt", "permissions", "tool_use_id")
+    __slots__ = (
+        "_controller",
+        "_signal",
+        "agent_runtime",
+        "context",
+        "interrupt",
+        "lineage",
+        "permissions",
+        "tool_use_id",
+    )
 
     def __init__(
         self,
@@ -74,9 +83,11 @@ class ToolContext:
         agent_runtime: Any = None,
         permissions: Any = None,
         interrupt: AbortSignal | None = None,
+        lineage: Any = None,
     ) -> None:
         self._signal = signal
         self.interrupt = interrupt
+        self.lineage = lineage
         self._controller: AbortController | None = None
         self.tool_use_id = tool_use_id
         self.context = context

@@ -156,7 +156,7 @@ async def test_replace_history():
 
 
 async def test_no_query_starts_while_the_history_is_replaced():
-    """W-30"""
+    """agent:W-30"""
     started, release = asyncio.Event(), asyncio.Event()
 
     class Slow(ListStore):
@@ -177,7 +177,7 @@ async def test_no_query_starts_while_the_history_is_replaced():
 
 
 async def test_an_unanswered_prompt_can_be_taken_back():
-    """W-42"""
+    """agent:W-42"""
     store = ListStore()
     agent, model = agent_of([RuntimeError("no"), "yes"], history_store=store)
     await agent.prompt("a")

@@ -270,7 +270,7 @@ async def test_thinking_is_kept_byte_for_byte_or_not_at_all():
 
 @pytest.mark.parametrize("how", ["abort", "interrupt"])
 async def test_a_summary_can_be_cut_short(how):
-    """agent:INT-09 W-08"""
+    """agent:INT-09 agent:W-08"""
     asked, controller = asyncio.Event(), AbortController()
 
     async def summary(_request):
@@ -290,7 +290,7 @@ async def test_a_summary_can_be_cut_short(how):
 
 
 async def test_a_hanging_summary_is_bounded_by_the_request_deadline():
-    """agent:COMP-09 agent:TIME-04 W-08"""
+    """agent:COMP-09 agent:TIME-04 agent:W-08"""
 
     async def summary(_request):
         await asyncio.Event().wait()
@@ -318,7 +318,7 @@ async def test_a_hanging_summary_is_bounded_by_the_request_deadline():
     ],
 )
 def test_what_counts_as_an_overflow(error, overflow):
-    """W-11 agent:COMP-18"""
+    """agent:W-11 agent:COMP-18"""
     assert is_overflow(error) is overflow
 
 

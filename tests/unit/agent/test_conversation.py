@@ -103,7 +103,7 @@ async def test_a_tolerant_store_never_stops_the_conversation(caplog):
 
 
 async def test_an_unreadable_store_is_not_written_until_it_could_be_read():
-    """agent:HIST-09 W-29"""
+    """agent:HIST-09 agent:W-29"""
     store = Flaky("load", messages=[{"role": "user", "content": "earlier"}])
     agent, model = agent_of(["one", "two"], history_store=store)
     await agent.prompt("a")
@@ -119,7 +119,7 @@ async def test_an_unreadable_store_is_not_written_until_it_could_be_read():
 
 
 async def test_strict_load_failures_leave_the_query_and_are_tried_again():
-    """agent:HIST-09 W-29 agent:HIST-10"""
+    """agent:HIST-09 agent:W-29 agent:HIST-10"""
     store = Flaky("load")
     agent, model = agent_of(["one"], history_store=strict(store))
     seen = []
@@ -197,7 +197,7 @@ async def test_empty_answers_are_stored_as_something():
 
 
 async def test_the_trace_and_the_store_get_copies():
-    """agent:TRACE-25 agent:HIST-04 W-26"""
+    """agent:TRACE-25 agent:HIST-04 agent:W-26"""
 
     class Vandal(RecordingTracer):
         def on_event(self, event):

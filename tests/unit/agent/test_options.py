@@ -76,13 +76,13 @@ def test_defaults():
     ],
 )
 def test_values_that_cannot_be_used_are_refused_before_anything_starts(options, text):
-    """agent:OPT-09 agent:OPT-14 agent:OPT-16 agent:OPT-17 W-02 agent:OPT-15"""
+    """agent:OPT-09 agent:OPT-14 agent:OPT-16 agent:OPT-17 agent:W-02 agent:OPT-15"""
     with pytest.raises(OptionError, match=text):
         create_bare_agent(model="m", **options)
 
 
 def test_none_is_not_given():
-    """agent:OPT-13 W-02"""
+    """agent:OPT-13 agent:W-02"""
     nothing = dict.fromkeys(AGENT_OPTIONS) | {"model": "m"}
     assert read_agent_options(nothing).options == {"model": "m"}
     for name in ("max_turns", "max_tokens", "concurrency", "compaction", "hooks", "skills"):
@@ -97,7 +97,7 @@ def test_bare_agents_take_no_workspace_but_do_not_mind_it():
 
 
 def test_a_refused_agent_leaves_no_directory(tmp_path):
-    """agent:OPT-18 W-23"""
+    """agent:OPT-18 agent:W-23"""
     with pytest.raises(OptionError):
         create_agent(model="m", workspace=str(tmp_path / "made"), tool_concurrency={"mode": "fast"})
     with pytest.raises(OptionError):
@@ -187,7 +187,7 @@ def test_documented_query_options_exist():
 
 
 def test_tools_share_no_name():
-    """agent:WS-09 agent:WS-10 W-21"""
+    """agent:WS-09 agent:WS-10 agent:W-21"""
     with pytest.raises(OptionError, match='two tools are named "echo"'):
         agent_of(["x"], tools=[echo_tool(), echo_tool()])
     agent, _ = agent_of(["x"], tools=[echo_tool()])

@@ -60,12 +60,12 @@ async def test_loading(tmp_path):
     ],
 )
 def test_matching_by_telling_words(prompt, names):
-    """agent:SKILL-07 agent:SKILL-08 W-40 agent:SKILL-06, agent:SKILL-12"""
+    """agent:SKILL-07 agent:SKILL-08 agent:W-40 agent:SKILL-06, agent:SKILL-12"""
     assert [entry.name for entry in matching_skills([REVIEW, PDF], prompt)] == names
 
 
 def test_other_scripts_match_too():
-    """agent:SKILL-07 agent:SKILL-08 W-40"""
+    """agent:SKILL-07 agent:SKILL-08 agent:W-40"""
     chinese = skill(name="审查", description="代码审查与改进", instructions="先列出错误。")
     russian = skill(name="обзор", description="Обзор кода", instructions="Сначала ошибки.")
     assert matching_skills([chinese, russian], "请帮我做代码审查") == [chinese]

@@ -61,7 +61,7 @@ def test_what_sessions_share():
 
 
 def test_each_session_has_its_own_workspace(tmp_path, monkeypatch):
-    """agent:SPEC-07 W-22"""
+    """agent:SPEC-07 agent:W-22"""
     monkeypatch.setenv("HOME", str(tmp_path))
     spec = define_agent(model="m", name="ada")
     folders = {spec.spawn().workspace.cwd for _ in range(2)}

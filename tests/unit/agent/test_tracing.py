@@ -124,7 +124,7 @@ async def test_data():
 
 
 async def test_the_result_row():
-    """W-33 agent:TRACE-18"""
+    """agent:W-33 agent:TRACE-18"""
     tracer = RecordingTracer()
 
     async def finish(_value):
@@ -201,7 +201,7 @@ async def test_flush_comes_before_the_result():
 
 
 async def test_a_hanging_flush_of_a_tolerant_tracer_does_not_hold_the_result(monkeypatch):
-    """agent:LOOP-12 agent:TRACE-22 W-31"""
+    """agent:LOOP-12 agent:TRACE-22 agent:W-31"""
     monkeypatch.setattr("lattice.agent.tracing.FLUSH_SECONDS", 0.01)
     agent, _ = agent_of(["hi"], tracer={"on_event": lambda event: None, "flush": lambda: asyncio.Event().wait()})
     assert (await agent.prompt("a")).result == "hi"

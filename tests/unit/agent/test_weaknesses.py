@@ -21,11 +21,13 @@ from tests.unit.agent.support import (
 
 
 async def test_w01_the_one_shot_query_works():
+    """agent:W-01"""
     events = query(prompt="go", model="m", workspace=False, model_client=ScriptedModel(["hi"]), stream=False)
     assert [event.type async for event in events] == ["system", "assistant", "result"]
 
 
 async def test_w02_none_keeps_the_turn_limit():
+    """agent:W-02"""
     agent, model = agent_of(lambda request: turn(tool_use("echo")), tools=[echo_tool()], max_turns=None)
     assert (await agent.prompt("go")).subtype == "error_max_turns"
     assert model.calls == 50
@@ -35,6 +37,8 @@ async def test_w02_none_keeps_the_turn_limit():
 
 @pytest.mark.parametrize("where", ["hook", "tracer", "break"])
 async def test_w03_every_call_is_answered_after_any_failure(where):
+    """agent:W-03"""
+
     def fail(*_):
         raise RuntimeError("host")
 
@@ -67,6 +71,7 @@ async def test_w03_every_call_is_answered_after_any_failure(where):
 
 
 async def test_w04_giving_up_stops_model_and_tools():
+    """agent:W-04"""
     stopped, running = [], asyncio.Event()
 
     async def slow(_value):
@@ -88,7 +93,7 @@ async def test_w04_giving_up_stops_model_and_tools():
 
 
 async def test_w05_a_timeout_fires_the_signal_and_stops_the_call():
-    """agent:TIME-03"""
+    """agent:W-05 agent:TIME-03"""
     seen = []
 
     class Model:
@@ -105,6 +110,7 @@ async def test_w05_a_timeout_fires_the_signal_and_stops_the_call():
 
 
 async def test_w05_a_client_that_refuses_to_stop_is_left_behind(monkeypatch, caplog):
+    """agent:W-05"""
     monkeypatch.setattr("lattice.agent.model_call.STUBBORN_SECONDS", 0.01)
     release = asyncio.Event()
 
@@ -124,7 +130,7 @@ async def test_w05_a_client_that_refuses_to_stop_is_left_behind(monkeypatch, cap
 
 
 async def test_w06_chats_of_one_turn_compact_and_cached_tokens_count():
-    """agent:COMP-03 agent:COMP-04"""
+    """agent:W-06 agent:COMP-03 agent:COMP-04"""
     cached = {"input_tokens": 3, "output_tokens": 1, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 50}
 
     def reply(request):
@@ -138,7 +144,7 @@ async def test_w06_chats_of_one_turn_compact_and_cached_tokens_count():
 
 
 async def test_w06_a_loaded_conversation_compacts_in_its_first_turn():
-    """agent:COMP-04 agent:COMP-05"""
+    """agent:W-06 agent:COMP-04 agent:COMP-05"""
     big = {"input_tokens": 5000, "output_tokens": 1}
     stored = [
         {"role": "user", "content": "a"},
@@ -154,7 +160,7 @@ async def test_w06_a_loaded_conversation_compacts_in_its_first_turn():
 
 
 async def test_w07_a_failing_summary_does_not_kill_a_healthy_run():
-    """agent:COMP-16"""
+    """agent:W-07 agent:COMP-16"""
     big = {"input_tokens": 5000, "output_tokens": 1}
     agent, _ = agent_of(
         [turn(tool_use("echo"), usage=big), RuntimeError("no summary"), "done"],
@@ -165,7 +171,7 @@ async def test_w07_a_failing_summary_does_not_kill_a_healthy_run():
 
 
 async def test_w08_summary_requests_are_traced_and_go_through_the_hook():
-    """agent:HOOK-12 agent:COMP-09"""
+    """agent:W-08 agent:HOOK-12 agent:COMP-09"""
     tracer, purposes = RecordingTracer(), []
     big = {"input_tokens": 5000, "output_tokens": 1}
 
@@ -188,7 +194,7 @@ async def test_w08_summary_requests_are_traced_and_go_through_the_hook():
 
 
 async def test_w09_summary_requests_have_no_tool_blocks_and_alternate():
-    """agent:COMP-09 agent:COMP-12"""
+    """agent:W-09 agent:COMP-09 agent:COMP-12"""
     big = {"input_tokens": 5000, "output_tokens": 1}
     agent, model = agent_of(
         [turn(tool_use("echo")), turn(tool_use("echo"), usage=big), "SUMMARY", "done"],
@@ -202,7 +208,7 @@ async def test_w09_summary_requests_have_no_tool_blocks_and_alternate():
 
 
 async def test_w10_an_overflowed_response_is_neither_run_nor_stored():
-    """agent:COMP-23"""
+    """agent:W-10 agent:COMP-23"""
     ran = []
     spy = tool("spy", "Spies.", ANY, lambda value: ran.append(1) or "x")
     agent, _ = agent_of([turn(tool_use("spy"), stop_reason="model_context_window_exceeded")], tools=[spy])
@@ -212,6 +218,7 @@ async def test_w10_an_overflowed_response_is_neither_run_nor_stored():
 
 
 async def test_w11_a_rate_limit_that_speaks_of_tokens_is_no_overflow():
+    """agent:W-11"""
     limit = APIError("too many tokens per minute", status=429)
     agent, model = agent_of(
         [turn(tool_use("echo")), turn(tool_use("echo")), limit],
@@ -223,7 +230,7 @@ async def test_w11_a_rate_limit_that_speaks_of_tokens_is_no_overflow():
 
 
 async def test_w12_a_late_interrupt_does_not_promise_what_never_comes():
-    """agent:INT-07"""
+    """agent:W-12 agent:INT-07"""
     agent, _ = agent_of(["final"])
     async for event in agent.query("go", stream=False):
         if event.type == "assistant":
@@ -233,6 +240,7 @@ async def test_w12_a_late_interrupt_does_not_promise_what_never_comes():
 
 @pytest.mark.parametrize("how", ["abort", "interrupt"])
 async def test_w13_abort_and_interrupt_reach_a_running_command(how, tmp_path):
+    """agent:W-13"""
     from lattice import create_agent
 
     model = ScriptedModel([turn(tool_use("Bash", {"command": "touch started; sleep 600", "timeout_ms": 600_000}))])
@@ -255,7 +263,7 @@ async def test_w13_abort_and_interrupt_reach_a_running_command(how, tmp_path):
 
 
 async def test_w13_an_interrupt_is_offered_to_tools_but_ends_no_batch():
-    """agent:INT-05"""
+    """agent:W-13 agent:INT-05"""
     started = asyncio.Event()
 
     async def patient(_value, context):
@@ -275,6 +283,7 @@ async def test_w13_an_interrupt_is_offered_to_tools_but_ends_no_batch():
 
 
 async def test_w24_permission_does_not_lock_the_exit():
+    """agent:W-24"""
     agent, _ = agent_of(
         [turn(tool_use("submit_output", {"n": 1}))],
         output_schema={"type": "object"},
@@ -284,6 +293,8 @@ async def test_w24_permission_does_not_lock_the_exit():
 
 
 async def test_w25_a_hook_that_heals_a_result_heals_the_event_and_the_pairing():
+    """agent:W-25"""
+
     def heal(context):
         return {"type": "tool_result", "tool_use_id": "other", "content": "healed"}
 
@@ -304,7 +315,7 @@ async def test_w25_a_hook_that_heals_a_result_heals_the_event_and_the_pairing():
 
 
 async def test_w26_nobody_who_is_handed_a_message_can_change_the_conversation():
-    """agent:HOOK-08 agent:TRACE-25"""
+    """agent:W-26 agent:HOOK-08 agent:TRACE-25"""
 
     class Vandal(ScriptedModel):
         async def create_message(self, request):
@@ -336,6 +347,7 @@ async def test_w26_nobody_who_is_handed_a_message_can_change_the_conversation():
 
 
 async def test_w27_class_based_stores_and_tracers_keep_their_methods():
+    """agent:W-27"""
     from lattice import define_history_store
 
     store, tracer = ListStore(), RecordingTracer()
@@ -346,6 +358,7 @@ async def test_w27_class_based_stores_and_tracers_keep_their_methods():
 
 
 async def test_w33_the_trace_tells_of_truncation_structure_and_timeout():
+    """agent:W-33"""
     tracer = RecordingTracer()
     agent, _ = agent_of(
         [turn(tool_use("submit_output", {"n": 1}), stop_reason="tool_use")],
@@ -360,6 +373,7 @@ async def test_w33_the_trace_tells_of_truncation_structure_and_timeout():
 
 
 async def test_w38_a_paused_turn_goes_on_and_a_refusal_is_no_answer():
+    """agent:W-38"""
     server = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
     agent, model = agent_of([turn(text("searching"), server, stop_reason="pause_turn"), "found"])
     result = await agent.prompt("go")
@@ -375,6 +389,7 @@ async def test_w38_a_paused_turn_goes_on_and_a_refusal_is_no_answer():
 
 
 async def test_w42_an_unanswered_prompt_can_be_dropped():
+    """agent:W-42"""
     agent, _ = agent_of([RuntimeError("no"), RuntimeError("no")])
     await agent.prompt("a")
     await agent.prompt("a")
@@ -383,6 +398,8 @@ async def test_w42_an_unanswered_prompt_can_be_dropped():
 
 
 async def test_w43_what_is_swallowed_is_logged(caplog):
+    """agent:W-43"""
+
     class Broken(ListStore):
         def append(self, message):
             raise OSError("store away")
@@ -394,6 +411,7 @@ async def test_w43_what_is_swallowed_is_logged(caplog):
 
 
 async def test_w44_a_hung_tool_does_not_survive_its_timeout_or_an_abort():
+    """agent:W-44"""
     hang = tool("hang", "Hangs.", ANY, lambda value: asyncio.Event().wait(), timeout_ms=20)
     agent, _ = agent_of([turn(tool_use("hang")), "on we go"], tools=[hang])
     assert (await agent.prompt("go")).result == "on we go"
@@ -415,6 +433,7 @@ async def test_w44_a_hung_tool_does_not_survive_its_timeout_or_an_abort():
 
 
 async def test_w45_a_failing_hook_stops_the_rest_of_the_batch():
+    """agent:W-45"""
     ran, hooked = [], []
 
     async def work(value):

@@ -55,7 +55,7 @@ async def test_a_torn_last_line_is_set_aside(tmp_path, caplog):
 
 
 async def test_appending_after_a_torn_line_loses_nothing(tmp_path):
-    """W-28"""
+    """agent:W-28"""
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(USER) + '\n{"role":"assist')
     store = create_jsonl_history_store(path=path)
@@ -93,7 +93,7 @@ async def test_writes_keep_their_order_and_a_failed_one_stops_no_other(tmp_path)
 
 
 async def test_a_replace_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    """agent:HIST-16 W-28"""
+    """agent:HIST-16 agent:W-28"""
     path = tmp_path / "a.jsonl"
     store = create_jsonl_history_store(path=path)
     await store.append(USER)
@@ -109,7 +109,7 @@ async def test_a_replace_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 async def test_processes_that_share_a_file_do_not_mix_their_lines(tmp_path):
-    """W-28"""
+    """agent:W-28"""
     path = tmp_path / "a.jsonl"
     program = """
 import asyncio, sys
@@ -147,7 +147,7 @@ async def test_a_conversation_goes_on_in_another_process(tmp_path):
 
 
 async def test_a_load_sees_the_writes_that_were_asked_for_before_it(tmp_path):
-    """agent:HIST-16, W-28"""
+    """agent:HIST-16, agent:W-28"""
     store = create_jsonl_history_store(path=tmp_path / "a.jsonl")
     messages = [{"role": "user", "content": str(number)} for number in range(20)]
     *_, loaded = await asyncio.gather(*(store.append(message) for message in messages), store.load())

@@ -206,7 +206,7 @@ async def test_the_first_end_turn_in_call_order_counts():
 
 
 async def test_a_failing_hook_stops_what_runs_and_starts_nothing_more():
-    """agent:SCHED-10 W-45"""
+    """agent:SCHED-10 agent:W-45"""
     ended, started = [], []
     all_started = asyncio.Event()
 
@@ -359,7 +359,7 @@ def everything(on_call):
     hook_fails_at=st.integers(0, 12),
 )
 def test_every_call_has_exactly_one_answer(kinds, mode, limit, stop, stop_at, hook_fails_at):
-    """W-03"""
+    """agent:W-03"""
 
     async def scenario():
         controller, count = AbortController(), [0, 0]

@@ -123,7 +123,7 @@ async def test_invalid_input_never_reaches_the_handler():
 
 @pytest.mark.parametrize("raw", ['{"n": 1', [1], 7])
 async def test_arguments_that_are_no_object_never_become_an_empty_one(raw):
-    """W-36"""
+    """agent:W-36"""
     ran = []
     outcome = await run(tool("t", "d", {"type": "object"}, ran.append), call(value=raw))
     assert "must be a JSON object" in outcome.results[0]["content"]
@@ -152,7 +152,7 @@ async def test_a_permission_callback_that_raises_is_a_failed_tool():
 
 
 async def test_permission_does_not_guard_the_exclusive_tool():
-    """agent:PERM-08 W-24 - ours lets it finish."""
+    """agent:PERM-08 agent:W-24 - ours lets it finish."""
     outcome = await run(returning({"content": "ok", "end_turn": True}), permission=lambda _r: False, exclusive_tool="t")
     assert outcome.results[0]["content"] == "ok"
 
@@ -232,7 +232,7 @@ async def test_an_end_turn_of_nothing_has_an_empty_text():
 
 
 async def test_a_hook_sees_copies_and_everything_about_the_call():
-    """agent:HOOK-02 W-26"""
+    """agent:HOOK-02 agent:W-26"""
     seen = []
 
     def hook(context):
@@ -275,7 +275,7 @@ async def test_a_hook_runs_for_every_kind_of_result(wanted):
 
 
 async def test_a_failure_that_a_hook_forgives_leaves_no_error():
-    """agent:HOOK-05 W-25 - ours clears the error, on the event and in the trace."""
+    """agent:HOOK-05 agent:W-25 - ours clears the error, on the event and in the trace."""
     rows = []
 
     async def trace(kind, data):
@@ -292,7 +292,7 @@ async def test_a_failure_that_a_hook_forgives_leaves_no_error():
 
 
 async def test_a_hook_cannot_answer_another_call():
-    """agent:HOOK-06 W-25 - ours keeps the id."""
+    """agent:HOOK-06 agent:W-25 - ours keeps the id."""
     outcome = await run(returning("x"), on_tool_result=lambda hook: {**hook.result, "tool_use_id": "other"})
     assert outcome.results[0]["tool_use_id"] == "c1"
 

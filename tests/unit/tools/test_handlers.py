@@ -59,7 +59,7 @@ async def test_a_handler_that_hears_the_abort_keeps_its_result(endless_grace):
 
 
 async def test_a_handler_that_does_not_hear_is_cancelled_after_its_grace(short_grace):
-    """W-44 W-05"""
+    """agent:W-44 agent:W-05"""
     controller, started, cancelled = AbortController(), asyncio.Event(), asyncio.Event()
 
     async def handler(_input):
@@ -106,7 +106,7 @@ async def test_calls_that_wait_are_not_started_after_an_abort(endless_grace):
 
 
 async def test_a_tool_may_have_a_deadline_of_its_own():
-    """W-44"""
+    """agent:W-44"""
     stopped = asyncio.Event()
 
     async def handler(_input, context):
@@ -211,7 +211,7 @@ async def test_a_handler_that_swallows_the_cancellation_does_not_lose_it():
 
 
 async def test_cancelling_the_task_stops_a_whole_group():
-    """W-04"""
+    """agent:W-04"""
     started, ended = [], []
     everyone = asyncio.Event()
 

@@ -73,7 +73,7 @@ def test_text_of_blocks_is_joined_without_separator():
 
 
 def test_long_results_are_cut_with_a_marker_and_kept_in_a_file(tmp_path):
-    """agent:EXEC-18 W-18"""
+    """agent:EXEC-18 agent:W-18"""
     text = "x" * 500 + "END"
     shown = limit_content(text, 100, tmp_path / "out")
     (kept,) = (tmp_path / "out").iterdir()

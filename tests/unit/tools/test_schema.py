@@ -56,7 +56,7 @@ def test_a_json_schema_dict_is_sent_as_it_is_and_validated():
 
 
 def test_a_handler_cannot_reach_the_conversation_through_its_input():
-    """W-26"""
+    """agent:W-26"""
     raw = {"a": 1, "deep": {"list": [1]}}
     parse_with(SCHEMA, raw)["deep"]["list"].append(2)
     assert raw["deep"]["list"] == [1]

@@ -127,7 +127,7 @@ def test_whether_a_handler_takes_the_context_is_seen_once():
 
 
 def test_two_tools_of_one_name_are_refused():
-    """agent:WS-09 agent:WS-10 W-21 - ours refuses instead of dropping or doubling one."""
+    """agent:WS-09 agent:WS-10 agent:W-21 - ours refuses instead of dropping or doubling one."""
     one, two = tool("a", "d", Query, answer), tool("b", "d", Query, answer)
     check_tool_names([one, two])
     with pytest.raises(OptionError, match='"a"'):

@@ -21,7 +21,7 @@ def test_what_is_no_path_is_refused(path):
 
 
 def test_containment_follows_symlinks(tmp_path):
-    """agent:GRANT-05 W-16 - ours follows them, dangling ones too."""
+    """agent:GRANT-05 agent:W-16 - ours follows them, dangling ones too."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()

@@ -22,7 +22,7 @@ def test_the_default_directory(option, tmp_path):
 
 
 def test_nothing_is_created_before_it_is_asked_for(tmp_path):
-    """agent:WS-04 W-23"""
+    """agent:WS-04 agent:W-23"""
     made = resolved(name="a", home=tmp_path)
     assert list(tmp_path.iterdir()) == []
     made.create()
@@ -53,7 +53,7 @@ def test_a_name_becomes_one_segment(name, segment):
 
 
 def test_no_name_escapes_and_no_two_collapse():
-    """W-22"""
+    """agent:W-22"""
     names = ["..", ".", "!!!", "???", "/", "\\", "~", "後端", "前端", "x" * 300, "x" * 301, "../../etc"]
     segments = [workspace_segment(name, "s1") for name in names]
     assert len(set(segments)) == len(names)

@@ -50,7 +50,7 @@ async def test_a_server_that_was_restarted_costs_at_most_one_call(http_server, c
 
 
 async def test_cancelling_a_call_ends_it_at_the_server(http_server, server_log, call):
-    """W-41"""
+    """agent:W-41"""
     async with await connect_mcp_streamable_http_server(http_server.url) as mcp:
         task = asyncio.create_task(call(mcp.tools, "slow", context=ToolContext()))
         await server_log.shows("call slow")
@@ -113,7 +113,7 @@ async def user_agrees(url):
 
 @pytest.mark.parametrize("http_server", ["oauth"], indirect=True)
 async def test_authorization_can_be_finished_on_the_first_connect(http_server, call):
-    """W-41 agent:MCP-09"""
+    """agent:W-41 agent:MCP-09"""
     provider = oauth(http_server)
     async with await connect_mcp_streamable_http_server(http_server.url, auth_provider=provider) as mcp:
         assert mcp.tools == []

@@ -26,7 +26,7 @@ def test_names_are_cleaned_and_prefixed(original, prefix, name):
 
 
 def test_names_that_collide_after_cleaning_stay_apart_in_any_order():
-    """W-41 agent:MCP-04"""
+    """agent:W-41 agent:MCP-04"""
     originals = ["a.b", "a/b", "a b", "a_b"]
     expected = model_names(originals, prefix="p")
     assert expected["a_b"] == "p_a_b"
@@ -36,7 +36,7 @@ def test_names_that_collide_after_cleaning_stay_apart_in_any_order():
 
 
 def test_names_that_are_too_long_are_cut_and_told_apart():
-    """W-41"""
+    """agent:W-41"""
     originals = ["x" * 200, "x" * 201, "x" * 64, "日" * 300 + "a", "日" * 300 + "b"]
     names = model_names(originals)
     assert names["x" * 64] == "x" * 64

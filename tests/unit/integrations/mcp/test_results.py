@@ -19,7 +19,7 @@ def test_structured_content_that_was_said_already_is_not_said_twice():
 
 
 def test_images_stay_images():
-    """W-41"""
+    """agent:W-41"""
     image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
     assert read_result({"content": [TEXT, image]}) == [
         TEXT,

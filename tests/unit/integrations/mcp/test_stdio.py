@@ -156,7 +156,7 @@ async def test_a_command_that_does_not_exist_is_named():
 
 @pytest.mark.parametrize("kind", ["deaf", "nonsense"])
 async def test_a_program_that_is_no_mcp_server_is_named_and_ended(stdio_server, kind):
-    """W-41"""
+    """agent:W-41"""
     with pytest.raises(MCPConnectionError, match="is it an MCP server"):
         await connect_mcp_stdio_server(stdio_server(kind), connect_timeout_ms=1500)
 

@@ -55,7 +55,7 @@ async def test_input_is_passed_on_unchecked(value, parsed):
 
 
 async def test_all_pages_are_listed():
-    """W-41 agent:MCP-02"""
+    """agent:W-41 agent:MCP-02"""
     client = Client([{"name": "a"}, {"name": "b"}], [{"name": "c"}], [])
     assert [definition.name for definition in await create_mcp_tools(client)] == ["a", "b", "c"]
     assert client.cursors == [None, "1", "2"]

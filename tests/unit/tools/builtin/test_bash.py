@@ -47,17 +47,17 @@ async def test_it_runs_in_the_workspace(tools, tmp_path):
     ],
 )
 async def test_failure_names_the_exit_code(tools, command, told):
-    """agent:BASH-04 W-14 - ours shows it."""
+    """agent:BASH-04 agent:W-14 - ours shows it."""
     assert await tools.error("Bash", command=command) == f"Tool Bash failed: {told}"
 
 
 async def test_standard_input_is_empty(tools):
-    """agent:BASH-06 W-14"""
+    """agent:BASH-06 agent:W-14"""
     assert await tools.ok("Bash", command="cat; echo end") == "end\n"
 
 
 async def test_secrets_of_the_host_stay_with_the_host(make_tools, monkeypatch):
-    """agent:BASH-02 W-14"""
+    """agent:BASH-02 agent:W-14"""
     for name in ("ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "LATTICE_REDIS_URL", "GITHUB_TOKEN", "HTTP_PROXY"):
         monkeypatch.setenv(name, "s3cret")
     monkeypatch.setenv("LANG", "C")
@@ -69,7 +69,7 @@ async def test_secrets_of_the_host_stay_with_the_host(make_tools, monkeypatch):
 
 
 async def test_a_timeout_is_called_one_and_kills_everything(tools, tmp_path):
-    """agent:BASH-01 agent:BASH-06 W-14"""
+    """agent:BASH-01 agent:BASH-06 agent:W-14"""
     command = "sh -c 'trap \"\" TERM; echo $$ > pid; while :; do sleep 1; done' & echo before; wait"
     told = await tools.error("Bash", command=command, timeout_ms=500)
     assert told.startswith("Tool Bash failed: timeout: the command ran longer than 500 ms and was stopped\nbefore\n")
@@ -83,7 +83,7 @@ async def test_the_timeout_of_the_workspace_holds_if_none_is_given(make_tools):
 
 
 async def test_an_abort_reaches_the_whole_group(tools, tmp_path):
-    """agent:BASH-07 W-13"""
+    """agent:BASH-07 agent:W-13"""
     controller = AbortController()
     command = "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > pid; sleep 60' & wait; sleep 60"
     running = asyncio.ensure_future(tools.outcome("Bash", _signal=controller.signal, command=command))
@@ -97,7 +97,7 @@ async def test_an_abort_reaches_the_whole_group(tools, tmp_path):
 
 
 async def test_an_interrupt_ends_the_command_but_not_the_batch(tools, tmp_path):
-    """W-13"""
+    """agent:W-13"""
     controller = AbortController()
     running = asyncio.ensure_future(
         tools.outcome("Bash", _interrupt=controller.signal, command="echo $$ > pid; sleep 60")
@@ -113,7 +113,7 @@ async def test_an_interrupt_ends_the_command_but_not_the_batch(tools, tmp_path):
 
 
 async def test_a_cancelled_task_leaves_no_process(tools, tmp_path):
-    """W-13 W-04"""
+    """agent:W-13 agent:W-04"""
     running = asyncio.ensure_future(tools.outcome("Bash", command="echo $$ > pid; sleep 60"))
     await until(lambda: noted(tmp_path / "pid"))
     running.cancel()
@@ -130,7 +130,7 @@ async def test_what_is_left_in_the_background_ends_with_the_command(tools, tmp_p
 
 
 async def test_long_output_is_cut_and_kept(tools, tmp_path):
-    """agent:BASH-05 W-14 W-18 - cut, not killed."""
+    """agent:BASH-05 agent:W-14 agent:W-18 - cut, not killed."""
     shown = await tools.ok("Bash", command="seq 1 400000; echo the end >&2")
     assert len(shown) < 31_000
     assert shown.startswith("1\n2\n3\n")

@@ -36,7 +36,7 @@ async def test_without_options_it_is_the_current_directory(tmp_path, monkeypatch
 
 
 async def test_reads_go_anywhere_unless_confined(tmp_path, make_tools):
-    """agent:BI-04 W-17"""
+    """agent:BI-04 agent:W-17"""
     (tmp_path / "ws").mkdir()
     (tmp_path / "outside.txt").write_text("key")
     open_tools, confined = make_tools(tmp_path / "ws"), make_tools(tmp_path / "ws", confine_reads=True)

@@ -66,7 +66,7 @@ async def test_an_empty_file_is_called_empty(tools, tmp_path):
 
 
 async def test_a_long_file_comes_in_parts_that_join_up(tools, tmp_path):
-    """W-18"""
+    """agent:W-18"""
     lines = [f"line {n}" for n in range(30_000)]
     (tmp_path / "a.txt").write_text("\n".join(lines))
     collected, offset = [], 1
@@ -111,7 +111,7 @@ async def test_write_outside_is_refused(tmp_path, make_tools):
 
 
 async def test_symlinks_do_not_lead_out(tmp_path, make_tools):
-    """W-16"""
+    """agent:W-16"""
     (tmp_path / "ws").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out/f.txt").write_text("old")
@@ -154,7 +154,7 @@ async def test_edit_replaces_the_one_occurrence(tools, tmp_path):
 
 
 async def test_edit_refuses_to_guess(tools, tmp_path):
-    """agent:EDIT-02 agent:EDIT-03 agent:EDIT-05 W-19 - ours refuses several matches and an empty one."""
+    """agent:EDIT-02 agent:EDIT-03 agent:EDIT-05 agent:W-19 - ours refuses several matches and an empty one."""
     (tmp_path / "a.py").write_text("x = 1\nx = 1\n")
     assert "occurs 2 times" in await tools.error("Edit", file_path="a.py", old_string="x = 1", new_string="y")
     assert await tools.error("Edit", file_path="a.py", old_string="q", new_string="y") == (

@@ -43,7 +43,7 @@ ALL = [".hidden/c.ts", "a.ts", "src/b.ts", "src/deep/barfoo.ts", "src/deep/foo.t
     ],
 )
 async def test_patterns(tools, tree, pattern, expected):
-    """agent:GLOB-01 agent:GLOB-02 agent:GLOB-03 W-20 - with braces and classes, and `**/x` is no suffix."""
+    """agent:GLOB-01 agent:GLOB-02 agent:GLOB-03 agent:W-20 - with braces and classes, and `**/x` is no suffix."""
     assert (await tools.ok("Glob", pattern=pattern)).split("\n") == expected
 
 
@@ -63,7 +63,7 @@ async def test_symlinks_are_neither_followed_nor_listed(tools, tree):
 
 
 async def test_ignore_files_are_honoured_where_they_stand(tools, tree):
-    """W-20"""
+    """agent:W-20"""
     (tree / ".gitignore").write_text("*.css\n/src/deep/\n")
     (tree / "src/.gitignore").write_text("!style.css\nb.ts\n")
     assert await tools.ok("Glob", pattern="**/*.{ts,css}") == ".hidden/c.ts\na.ts\nsrc/style.css"
@@ -79,7 +79,7 @@ async def test_rules_of_the_repository_reach_below(tools, tree):
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 async def test_an_unreadable_directory_is_noted(tools, tree):
-    """W-20"""
+    """agent:W-20"""
     (tree / "src/deep").chmod(0)
     try:
         text = await tools.ok("Glob", pattern="**/*.ts")
@@ -90,7 +90,7 @@ async def test_an_unreadable_directory_is_noted(tools, tree):
 
 
 async def test_a_directory_that_vanishes_is_noted(tools, tree, monkeypatch):
-    """W-20"""
+    """agent:W-20"""
     real = os.scandir
 
     def scandir(path):
@@ -113,7 +113,7 @@ async def test_too_many_paths_are_counted(tools, tmp_path):
 
 
 async def test_lines_with_path_and_number_in_order(tools, tree):
-    """agent:GREP-01 W-20"""
+    """agent:GREP-01 agent:W-20"""
     assert (await tools.ok("Grep", pattern="alpha|^beta$")).split("\n") == [
         "a.ts:1:alpha",
         "a.ts:2:beta",
@@ -135,7 +135,7 @@ async def test_include_narrows(tools, tree, include, files):
 
 
 async def test_a_single_file_is_named(tools, tree):
-    """agent:GREP-03 W-20"""
+    """agent:GREP-03 agent:W-20"""
     assert await tools.ok("Grep", pattern="gamma", path="src/b.ts") == "src/b.ts:2:gamma"
 
 
@@ -169,7 +169,7 @@ async def test_binary_and_huge_files_are_skipped(tools, tmp_path, monkeypatch):
 
 
 async def test_matches_and_lines_are_capped(tools, tmp_path):
-    """W-18"""
+    """agent:W-18"""
     (tmp_path / "a.txt").write_text(f"{'x' * 5000}\n" + "x\n" * 2000)
     lines = (await tools.ok("Grep", pattern="x")).split("\n")
     assert lines[0] == f"a.txt:1:{'x' * 500}[... 5000 characters]"

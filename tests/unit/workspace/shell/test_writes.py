@@ -323,7 +323,7 @@ def test_what_stays_inside_is_left_alone(command, place):
 
 @pytest.mark.parametrize("command", OUTSIDE)
 def test_what_leads_outside_or_cannot_be_known_is_found(command, place):
-    """agent:BASH-08 agent:BASH-09 agent:BASH-14 W-15"""
+    """agent:BASH-08 agent:BASH-09 agent:BASH-14 agent:W-15"""
     assert refused(command, place)
 
 
