@@ -44,6 +44,10 @@ class Post(Protocol):
         """Raise if the work has to stop here."""
         ...
 
+    async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
+        """Take the notes that other agents have sent to a mailbox (``queue`` in the store), each of them once."""
+        ...
+
     def message_id(self, tool_use_id: str) -> str:
         """Return the id of what a tool call sends; the same when the call is repeated after a crash."""
         ...

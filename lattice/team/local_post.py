@@ -8,12 +8,14 @@ from lattice.abort import AbortController, AbortSignal
 from lattice.agent.spec import is_agent_spec
 from lattice.ids import new_id
 from lattice.mailbox import MessageStatus, TeamMessage
+from lattice.memory.adapter import MailboxAdapter
 from lattice.memory.run_store import MemoryRunStore
 from lattice.runs import Batch, Lease, Step, WorkItem
 from lattice.team.crew import Job
 from lattice.team.definition import TeamMemberDefinition
 from lattice.team.event_queue import EventQueue
 from lattice.team.plan import RunPlan
+from lattice.team.prompts import urgency_of
 
 __all__ = ["Handoff", "LocalPost", "Office"]
 
@@ -98,6 +100,15 @@ class LocalPost:
     async def before_model_call(self) -> None:
         """Wait while the listener is far behind."""
         await self._office.room()
+
+    async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
+        """Take the notes in a mailbox."""
+        del queue
+        store, taken = self._office.store, []
+        for message in await MailboxAdapter(store.mailbox).inbox(mailbox, MessageStatus.PENDING):
+            if urgency_of(message) is not None and await store.update_status(message.id, MessageStatus.READ):
+                taken.append(message)
+        return taken
 
     def message_id(self, tool_use_id: str) -> str:
         """Leave the id to the mailbox."""

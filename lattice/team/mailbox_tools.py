@@ -44,6 +44,9 @@ class SendInput(BaseModel):
 
     to: str = Field(description="The name of a member, or manager for the lead.")
     content: str
+    urgency: Literal["note", "steer", "interrupt"] = Field(
+        "note", description="How a recipient that is at work should take it: go on, adapt, or stop for it."
+    )
 
 
 class InboxInput(BaseModel):
@@ -98,6 +101,7 @@ class _Desk:
             to=self._directory.resolve(value.to),
             content=clean_text(value.content),
             run_id=_run_id(context),
+            metadata={"urgency": value.urgency},
         )
         return _sent("team_message_sent", await self._mail.send(draft))
 

@@ -21,6 +21,7 @@ __all__ = [
     "report_text",
     "resume_prompt",
     "task_envelope",
+    "urgency_of",
 ]
 
 PAUSED_TEXT = "Delegated work was queued. Waiting for team runtime reports before continuing."
@@ -144,11 +145,27 @@ def grant_block(grants: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+_URGENCIES = {
+    "note": "For your information; go on with your work.",
+    "steer": "Take this into account in what you do next.",
+    "interrupt": "Stop what you are doing and deal with this first.",
+}
+
+
+def urgency_of(message: TeamMessage) -> str | None:
+    """Return how urgent a note between agents is; None for mail of any other kind."""
+    urgency = (message.metadata or {}).get("urgency")
+    return urgency if urgency in _URGENCIES else None
+
+
 def mail_note(messages: Iterable[TeamMessage]) -> str:
-    """Return what a working agent is shown of mail that arrived in the meantime."""
+    """Return what a working agent is shown of notes that arrived in the meantime, the most urgent first."""
+    ranked = sorted(messages, key=lambda message: -list(_URGENCIES).index(urgency_of(message) or "note"))
     lines = []
-    for message in messages:
-        lines += [MAIL_HEADING, f"id: {message.id}", f"from: {message.from_}", "", quote(message.content)]
+    for message in ranked:
+        urgency = urgency_of(message) or "note"
+        lines += [MAIL_HEADING, f"id: {message.id}", f"from: {message.from_}", f"urgency: {urgency}"]
+        lines += [_URGENCIES[urgency], "", quote(message.content)]
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ from lattice.team.delegation import DelegateRequest, DelegateResult
 from lattice.team.failures import AgentRuntimeFailure
 from lattice.team.grants import authorize_grants, grant_records
 from lattice.team.names import clean_tool_name
-from lattice.team.prompts import report_text
+from lattice.team.prompts import mail_note, report_text
 from lattice.tools.tool import UNSET, ToolDefinition
 from lattice.workspace.grants import WorkspaceGrant
 
@@ -25,11 +25,13 @@ __all__ = ["TeamRuntime", "conversation_policy"]
 class TeamRuntime:
     """An ``AgentRuntime``; ``accepted`` counts what the response under way has handed off."""
 
-    __slots__ = ("accepted", "actor")
+    __slots__ = ("_has_mail", "accepted", "actor")
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
         self.accepted = 0
+        # Without members nobody can write notes, so nobody has to look for them.
+        self._has_mail = next(iter(actor.directory), None) is not None
 
     @property
     def source(self) -> dict[str, Any]:
@@ -62,6 +64,15 @@ class TeamRuntime:
     async def before_model_call(self) -> None:
         """Raise if the work has to stop here."""
         await self.actor.post.before_model_call()
+
+    async def mail_after_tool_batch(self) -> list[dict[str, Any]]:
+        """Return what the actor is to be shown of mail that came while it worked."""
+        if not self._has_mail:
+            return []
+        actor = self.actor
+        member = actor.directory.at(actor.mailbox)
+        notes = await actor.post.notes(actor.mailbox, actor.mailbox if member is None else member.queue)
+        return [{"type": "text", "text": mail_note(notes)}] if notes else []
 
     async def delegate(self, request: Any) -> DelegateResult:
         """Have another agent do something: ask it, or hand work off to it.

@@ -12,6 +12,7 @@ from lattice.runs import Batch, WorkItem
 from lattice.team.definition import TeamMemberDefinition, conversation_of
 from lattice.team.failures import AgentRuntimeFailure, failure_text
 from lattice.team.host import Held, Host
+from lattice.team.prompts import urgency_of
 from lattice.team.recording import Recorder
 from lattice.team.run_trace import RunTrace
 
@@ -61,6 +62,18 @@ class StorePost:
     async def before_model_call(self) -> None:
         """Write what was paid for, and make sure that the lease is still ours."""
         await self._recorder.before_model_call()
+
+    async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
+        """Take the notes in a mailbox; looking costs one round trip as long as there are none."""
+        del mailbox
+        store, taken = self._host.store, []
+        if not (await self.held.guard(store.counts(queue))).get("pending"):
+            return []
+        for message in await self.held.guard(store.inbox(queue, "pending")):
+            mine = message.run_id in (None, self._run_id) and urgency_of(message) is not None
+            if mine and await self.held.guard(store.update_status(message.id, MessageStatus.READ)):
+                taken.append(message)
+        return taken
 
     def message_id(self, tool_use_id: str) -> str:
         """Return an id that follows from the work, the place in the conversation and the call."""
