@@ -580,14 +580,6 @@ async def test_what_a_member_replies_by_tool_is_its_only_report(start):
     assert len(await cluster.store.inbox("manager", "all")) == 1
 
 
-async def test_a_member_is_tried_again_after_a_failure_that_may_pass(start):
-    """team:W-35"""
-    replies = [APIError("busy"), "second try"]
-    member = team_member(name="a", role="executor", agent=spec("a", replies), retry=1)
-    outcome = await start(crew(lead_of(handoff("a"), then=said), {"a": member})).run()
-    assert outcome["result"].endswith("second try")
-
-
 async def test_a_work_item_has_a_deadline(start):
     """team:W-35 team:W-13"""
 
@@ -831,6 +823,26 @@ async def test_a_leaving_worker_hands_a_nested_run_over(start):
     await cluster.worker("engineering")
     assert (await asyncio.wait_for(driving, 10))["result"].endswith("deep work")
     assert model_of(inner_lead).calls == 2
+
+
+async def test_a_draining_worker_lets_a_nested_run_end_if_it_does_so_in_time(start):
+    gate = Gate()
+
+    async def slow(request):
+        await gate()
+        return "deep work"
+
+    cluster = start(nested(lead_of(handoff("backend"), then=said), {"backend": spec("backend", slow)}))
+    worker, coordinator = await cluster.worker("engineering"), await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    draining = asyncio.create_task(worker.worker.drain(10))
+    await asyncio.sleep(0)
+    gate.open.set()
+    assert (await asyncio.wait_for(driving, 5))["result"].endswith("deep work")
+    await asyncio.wait_for(draining, 5)
+    assert worker.worker.settled == 1
 
 
 async def test_teams_nest_three_deep(start):
