@@ -90,6 +90,7 @@ from lattice.tracer import (
 _LATER = {
     "lattice.files.history": ("JsonlHistoryStoreOptions", "create_jsonl_history_store"),
     "lattice.files.tracer": ("JsonlContextTracerOptions", "create_jsonl_context_tracer"),
+    "lattice.integrations.anthropic": ("AnthropicClient",),
     "lattice.integrations.langfuse": (
         "LangfuseChainLike",
         "LangfuseContextTracerOptions",
@@ -115,6 +116,7 @@ _LATER = {
         "connect_mcp_streamable_http_server",
         "create_mcp_tools",
     ),
+    "lattice.integrations.opentelemetry": ("create_opentelemetry_context_tracer",),
     "lattice.memory.mailbox": ("create_memory_mailbox",),
     "lattice.sqlite.mailbox": ("SQLiteDatabaseLike", "SQLiteMailboxOptions", "create_sqlite_mailbox"),
     "lattice.team.agent_tool": ("AgentToolOptions", "agent_tool"),
@@ -150,6 +152,7 @@ __all__ = [
     "AgentToolTarget",
     "AgentWorkspaceOptions",
     "AgentWorkspaceToolsOptions",
+    "AnthropicClient",
     "AppError",
     "AssistantModelMessage",
     "AutoCompactOptions",
@@ -247,6 +250,7 @@ __all__ = [
     "create_langsmith_context_tracer",
     "create_mcp_tools",
     "create_memory_mailbox",
+    "create_opentelemetry_context_tracer",
     "create_sqlite_mailbox",
     "create_team",
     "create_team_runner",

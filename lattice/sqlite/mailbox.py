@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias, TypedDict
 
 from lattice.encoding import clean_text, clean_value, decode, encode
 from lattice.errors import OptionError, SizeLimitError, StoreError
@@ -14,7 +14,10 @@ from lattice.mailbox import MessageStatus, TeamMessage, check_send_options, comp
 from lattice.run_store import StoreOptions
 from lattice.runs import ALLOWED_MOVES
 
-__all__ = ["SqliteMailbox", "create_sqlite_mailbox"]
+__all__ = ["SQLiteDatabaseLike", "SQLiteMailboxOptions", "SqliteMailbox", "create_sqlite_mailbox"]
+
+SQLiteDatabaseLike: TypeAlias = sqlite3.Connection
+"""The documented name of what mailboxes are kept in."""
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BUSY_MS = 5_000
@@ -38,6 +41,14 @@ _COLUMNS = {
 _REQUIRED = ("from_mailbox", "to_mailbox", "content", "status", "thread_id")
 _LATER = ("parent_work_item_id", "run_id")
 """Columns that a table of an older version may lack."""
+
+
+class SQLiteMailboxOptions(TypedDict, total=False):
+    """What ``create_sqlite_mailbox()`` takes; ``database`` is required."""
+
+    database: SQLiteDatabaseLike
+    table_name: str
+    max_message_bytes: int | None
 
 
 def create_sqlite_mailbox(

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lattice import OptionError, create_agent, query
+from lattice import AnthropicClient, OptionError, create_agent, query
 from lattice.testing import ScriptedModel
 
 
@@ -25,6 +25,14 @@ def test_an_agent_gets_a_workspace_its_tools_and_its_prompt(tmp_path, monkeypatc
     assert "Reply in natural language with the important workspace paths" in sections[1]
     assert "request multiple independent tools" in sections[2]
     assert sections[3].startswith("Runtime workspace access for this task:")
+
+
+async def test_a_client_of_ones_own_knows_what_the_agent_does_not():
+    client = AnthropicClient("key", base_url="http://127.0.0.1:9", prompt_caching=True, max_retries=0)
+    agent = create_agent(model="m", workspace=False, model_client=client)
+    result = await agent.prompt("hi")
+    assert result.is_error
+    assert "127.0.0.1:9" in str(result.error)
 
 
 def test_workspace_false_is_bare():
