@@ -111,7 +111,7 @@ async def test_stream_events_reach_the_caller_raw_and_in_order(ask):
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_blocks_that_nobody_knows_survive_the_round_trip(ask, stream):
-    """agent:W-37"""
+    """agent:ANT-09 agent:W-37"""
     unknown = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"url": "u", "encrypted": "=="}]}
     async with MessagesApiServer([reply(unknown, "text"), "ok"], strict=False) as server:
         first = await ask(server, stream=stream)
@@ -139,7 +139,7 @@ async def test_signed_thinking_goes_back_byte_for_byte(ask, stream):
     [('{"path": "a', "not valid JSON"), ("[1, 2]", "must be a JSON object"), ('{"a": NaN}', "not valid JSON")],
 )
 async def test_broken_tool_input_is_marked_and_never_empty_by_silence(ask, broken, reason):
-    """agent:W-36"""
+    """agent:ANT-14 agent:ANT-15 agent:W-36"""
     call = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": broken}
     async with MessagesApiServer([reply(call), "ok"]) as server:
         first = await ask(server)
@@ -187,7 +187,7 @@ async def test_a_stream_that_breaks_off_is_retried(ask, soon, fault):
 
 
 async def test_a_stream_that_keeps_ending_early_is_an_error_and_not_a_message(ask, soon):
-    """agent:W-37"""
+    """agent:ANT-16 agent:W-37"""
     async with MessagesApiServer(lambda _body: early_end(LONG, after=1)) as server:
         with pytest.raises(APIError, match="ended before the message was complete") as caught:
             await ask(server)
@@ -204,7 +204,7 @@ async def test_an_answer_cut_in_half_is_retried_without_streaming_too(ask, soon)
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
 async def test_failures_that_may_pass_are_retried_as_often_as_asked_and_never_by_the_sdk(ask, soon, status):
-    """agent:W-39"""
+    """agent:ANT-20 agent:W-39"""
     retries = []
     async with MessagesApiServer(lambda _body: http_error(status, "overloaded_error", "busy")) as server:
         with pytest.raises(APIError) as caught:

@@ -113,7 +113,7 @@ async def user_agrees(url):
 
 @pytest.mark.parametrize("http_server", ["oauth"], indirect=True)
 async def test_authorization_can_be_finished_on_the_first_connect(http_server, call):
-    """agent:W-41 agent:MCP-09"""
+    """agent:MCP-12 agent:W-41 agent:MCP-09"""
     provider = oauth(http_server)
     async with await connect_mcp_streamable_http_server(http_server.url, auth_provider=provider) as mcp:
         assert mcp.tools == []

@@ -8,6 +8,7 @@ TEXT = {"type": "text", "text": "one"}
 
 
 def test_texts_and_other_blocks_are_joined_by_lines_and_structured_content_comes_last():
+    """agent:MCP-07"""
     link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
     result = {"content": [TEXT, link], "structuredContent": {"total": 3}}
     assert read_result(result) == 'one\n{"type":"resource_link","uri":"file:///a","name":"a"}\n{"total":3}'
@@ -19,7 +20,7 @@ def test_structured_content_that_was_said_already_is_not_said_twice():
 
 
 def test_images_stay_images():
-    """agent:W-41"""
+    """agent:MCP-07 agent:W-41"""
     image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
     assert read_result({"content": [TEXT, image]}) == [
         TEXT,
