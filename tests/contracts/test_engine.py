@@ -194,6 +194,49 @@ async def test_a_member_that_dies_goes_on_from_its_last_step(start):
     assert len(tasks) == 1
 
 
+@pytest.mark.parametrize("who", ["member", "lead"])
+@pytest.mark.parametrize("turn_number", [1, 2, 3, 4])
+async def test_death_in_any_turn_costs_that_turn_only(start, who, turn_number):
+    """No finished model turn and no finished tool call is run again, whoever dies and whenever."""
+    gate, ran, asked = Gate(), [], []
+
+    def step(value):
+        ran.append(value["n"])
+        return f"step {value['n']}"
+
+    async def worker(request):
+        done = [r for m in request.messages if not isinstance(m["content"], str) for r in m["content"]]
+        number = 1 + sum(block["type"] == "tool_result" for block in done)
+        asked.append(number)
+        if number == turn_number and not gate.open.is_set():
+            await gate()
+        return "all done" if number == 4 else turn(tool_use("step", {"n": number}))
+
+    tools = [tool("step", "Step.", {"type": "object"}, step)]
+    agent = spec(who, worker, tools=tools)
+    cluster = start(crew(agent, {}) if who == "lead" else crew(lead_of(handoff("a"), then=said), {"a": agent}))
+    first = await cluster.coordinator()
+    doomed = first if who == "lead" else await cluster.worker("a")
+    await cluster.submit()
+    driving = first.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await doomed.kill()
+    await cluster.backend.expire_leases()
+    if who == "lead":
+        second = await cluster.coordinator()
+        await cluster.store.reclaim_expired(second.host.process_id, 60_000)
+        driving = second.drive("run")
+    else:
+        await cluster.store.renew(first.host._leases(), 10**12)
+        await cluster.store.reclaim_expired("reaper", 1, runs=False)
+        await cluster.worker("a")
+    gate.open.set()
+    outcome = await asyncio.wait_for(driving, 10)
+    assert outcome["result"].endswith("all done")
+    assert ran == [1, 2, 3]
+    assert sorted(asked) == sorted([1, 2, 3, 4, turn_number])
+
+
 async def test_whoever_goes_on_after_a_crash_finds_the_files(start, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     gate = Gate()
