@@ -26,9 +26,6 @@ INSTANCE = "service.instance.id"
 LOOK = 5.0
 """Seconds between two looks at the mailboxes."""
 
-FLUSH = 5.0
-"""Seconds that the last export may take."""
-
 _WISHES = ("OTEL_EXPORTER_OTLP", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")
 
 
@@ -114,7 +111,7 @@ async def watching(
     telemetry = _start(f"lattice-{role}", settings, {"lattice.team": team, **attributes})
     instruments = TeamInstruments(team, telemetry)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(_shut_down, telemetry)
+        stack.push_async_callback(telemetry.shutdown)
         if telemetry.reader is not None:
             await stack.enter_async_context(serve_metrics(settings.metrics_port, telemetry.reader))
         await stack.enter_async_context(watch_event_loop(lambda late: _stalled(instruments, late)))
@@ -142,7 +139,7 @@ async def submitting(settings: Settings, team: str) -> AsyncIterator[str | None]
         with continue_trace(given), instruments.submitting(queue_of(team), None):
             yield instruments.traceparent() or given
     finally:
-        await _shut_down(telemetry)
+        await telemetry.shutdown()
 
 
 def _start(service: str, settings: Settings, attributes: Mapping[str, str]) -> "Telemetry":
@@ -175,11 +172,6 @@ async def _measure(record: Callable[[str, int, float], None], store: RunStore, m
 async def _cancelled(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-async def _shut_down(telemetry: "Telemetry") -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(telemetry.shutdown(), FLUSH)
 
 
 def _known(**values: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from lattice.errors import OptionError
+from lattice.integrations.opentelemetry.telling import Telling
 
 __all__ = ["Telemetry", "start_telemetry"]
 
@@ -32,6 +33,7 @@ class Telemetry:
     tracer_provider: TracerProvider | None
     meter_provider: MeterProvider | None
     reader: InMemoryMetricReader | None
+    exporters: tuple[Telling, ...] = ()
 
     @property
     def enabled(self) -> bool:
@@ -48,11 +50,18 @@ class Telemetry:
         if self.meter_provider is not None and not isinstance(metrics.get_meter_provider(), MeterProvider):
             metrics.set_meter_provider(self.meter_provider)
 
-    async def shutdown(self) -> None:
-        """Export what is left and end the exporters; a backend that is down costs seconds, not the process."""
-        for provider in (self.tracer_provider, self.meter_provider):
-            if provider is not None:
-                await asyncio.to_thread(provider.shutdown)
+    async def shutdown(self, within: float = 3.0) -> None:
+        """Export what is left and end the exporters; one that gets no answer ``within`` so many seconds is cut off."""
+        providers = [provider for provider in (self.tracer_provider, self.meter_provider) if provider is not None]
+        if not providers:
+            return
+        ending = [asyncio.ensure_future(asyncio.to_thread(provider.shutdown)) for provider in providers]
+        patience = 0.5 if any(exporter.is_away for exporter in self.exporters) else within
+        _, late = await asyncio.wait(ending, timeout=min(patience, within))
+        if late:
+            for exporter in self.exporters:
+                exporter.cut_off()
+            await asyncio.wait(late, timeout=within)
 
 
 def start_telemetry(
@@ -85,10 +94,12 @@ def start_telemetry(
         raise OptionError(f'{_ENDPOINT} is set, and needs an extra: pip install "agent-lattice[otlp]"')
     resource = _resource(service_name, attributes or {})
     reader = InMemoryMetricReader() if prometheus else None
+    exporters: list[Telling] = []
     return Telemetry(
-        _tracer_provider(resource) if traces else None,
-        _meter_provider(resource, reader, exports=measures) if measures or prometheus else None,
+        _tracer_provider(resource, exporters) if traces else None,
+        _meter_provider(resource, reader, exporters, exports=measures) if measures or prometheus else None,
         reader,
+        tuple(exporters),
     )
 
 
@@ -113,23 +124,28 @@ def _has_exporter() -> bool:
         return False
 
 
-def _tracer_provider(resource: Resource) -> TracerProvider:
+def _tracer_provider(resource: Resource, exporters: list[Telling]) -> TracerProvider:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - an extra
         OTLPSpanExporter,
     )
 
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    exporter: Any = Telling(OTLPSpanExporter(), "spans")
+    exporters.append(exporter)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
 
-def _meter_provider(resource: Resource, reader: InMemoryMetricReader | None, *, exports: bool) -> MeterProvider:
+def _meter_provider(
+    resource: Resource, reader: InMemoryMetricReader | None, exporters: list[Telling], *, exports: bool
+) -> MeterProvider:
     readers: list[MetricReader] = [] if reader is None else [reader]
     if exports:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - an extra
             OTLPMetricExporter,
         )
 
-        exporter: Any = OTLPMetricExporter()
+        exporter: Any = Telling(OTLPMetricExporter(), "metrics")
+        exporters.append(exporter)
         readers.append(PeriodicExportingMetricReader(exporter))
     return MeterProvider(readers, resource=resource, shutdown_on_exit=False)
