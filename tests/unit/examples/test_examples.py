@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,18 @@ def without_keys(monkeypatch, tmp_path):
 def test_every_example_is_expected():
     found = {f"{page}.{path.stem}" for page in PAGES for path in (ROOT / "examples" / page).glob("*.py")}
     assert found == set(EXPECTED)
+
+
+def test_the_list_of_examples_is_complete():
+    listed = (ROOT / "examples" / "README.md").read_text("utf-8")
+    named = {
+        f"{page}.{name}"
+        for page in PAGES
+        for row in listed.splitlines()
+        if f"`{page}." in row
+        for name in re.findall(r"\.([a-z_]+)`", row)
+    }
+    assert named == set(EXPECTED)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
