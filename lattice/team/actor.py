@@ -76,7 +76,9 @@ class Actor:
     ``item`` is the work item of a member and None for a lead. ``chain`` are the conversations that wait for this one;
     ``leave()`` gives the actor's working place back while it waits for others. ``reply`` is what the member said by
     ``team_reply`` about its own work item: its report. ``followed_up`` are messages that it sent progress on.
-    ``resting`` says that it waits for what it handed off, ``interrupted`` that it is not to be asked again after that.
+    ``is_heavy()`` says that its session takes much memory: it is dropped while the actor waits, and ``reopen()`` makes
+    it again. ``resting`` says that it waits for what it handed off, ``interrupted`` that it is not to be asked again
+    after that.
     """
 
     name: str
@@ -100,6 +102,8 @@ class Actor:
     followed_up: set[str] = field(default_factory=set)
     interrupted: bool = False
     resting: bool = False
+    is_heavy: Callable[[], bool] = bool
+    reopen: Callable[[], Awaitable[Any]] | None = None
     leave: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     @property

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from lattice.agent.agent import Agent
@@ -25,6 +26,9 @@ from lattice.team.store_tracing import StoreTracing
 from lattice.team.team import Team
 
 __all__ = ["LeadDriver"]
+
+_LIGHT = 32 * 1024
+"""Bytes of a conversation up to which a waiting lead keeps its session, and saves a round trip."""
 
 T = TypeVar("T")
 _log = logging.getLogger("lattice.team")
@@ -52,6 +56,11 @@ class _Lead:
         self.post = post
         self.actor = actor
         self.session = session
+
+    def take_session(self) -> Any:
+        """Return the session and let go of it: whoever drives it may drop it while the lead waits."""
+        session, self.session = self.session, None
+        return session
 
 
 class LeadDriver:
@@ -201,10 +210,17 @@ class LeadDriver:
             query_options=self._tracing.options(self.team.lead, trace),
             max_message_bytes=self.host.max_message_bytes,
         )
-        session = open_session(
-            self.team.lead, run.conversation, history_store=recorder.history, journal=recorder.journal
-        )
+        actor.is_heavy = lambda: recorder.size > _LIGHT
+        actor.reopen = partial(self._reopen, run.conversation, recorder)
+        session = self._open(run.conversation, recorder)
         return _Lead(taken, held, recorder, post, actor, session, trace)
+
+    def _open(self, conversation: str, recorder: Recorder) -> Any:
+        return open_session(self.team.lead, conversation, history_store=recorder.history, journal=recorder.journal)
+
+    async def _reopen(self, conversation: str, recorder: Recorder) -> Any:
+        recorder.reopened(await recorder.held.guard(self.host.store.load(conversation)))
+        return self._open(conversation, recorder)
 
     def _depth_of(self, run: RunRecord) -> int:
         """A team inside another goes no deeper than the outermost allows."""
@@ -224,7 +240,7 @@ class LeadDriver:
         elif run.id not in recorder.state.entered or not isinstance(lead.session, Agent):
             recorder.once = run.id
             opening = run.task
-        return await drive(lead.actor, lead.session, opening, rounds=run.round)
+        return await drive(lead.actor, lead.take_session(), opening, rounds=run.round)
 
     async def _finish(self, lead: _Lead, answer: Answer | None, error: Any) -> dict[str, Any]:
         """Write the result and close the run; the result is its last event."""

@@ -71,10 +71,14 @@ async def drive(actor: Actor, session: Any, opening: Opening, *, rounds: int = 0
             raise LatticeError(f"Team runner exceeded maximum handoff follow-up rounds ({MAX_ROUNDS})")
         rounds += 1
         runtime.accepted = 0
+        if actor.reopen is not None and actor.is_heavy():
+            session = None  # hundreds of waiting leads must cost little; the store has it all
         actor.resting = True
         async with actor.waiting():
             reports = await actor.post.reports()
         actor.resting = False
+        if session is None and actor.reopen is not None:
+            session = await actor.reopen()
         if actor.interrupted:
             return _interrupted(answer)
         opening = resume_prompt(actor.mailbox, reports)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from lattice.encoding import decode, encode
@@ -36,6 +37,8 @@ class Recorder:
         self.state = state or ConversationState()
         self.history = RunConversation(self)
         self.journal = RunJournal(self)
+        self.size = sum(map(len, self.state.messages))
+        """How many bytes the conversation has, stored or buffered."""
         self.position = len(self.state.messages)
         """How many messages the conversation has, stored or buffered."""
         self.once: str | None = None
@@ -63,6 +66,12 @@ class Recorder:
         self._sealed = False
         self._any = False
 
+    def reopened(self, state: ConversationState) -> None:
+        """Go on from the conversation as stored, for a session that is made again; nothing may be buffered."""
+        self.state = state
+        self.position = len(state.messages)
+        self.size = sum(map(len, state.messages))
+
     # --- what is added ------------------------------------------------------------------------------------------
 
     def freeze(self) -> None:
@@ -81,8 +90,10 @@ class Recorder:
         results = _has_results(message)
         if self.once is not None and not results:
             self._once, self.once = self.once, None
-        self._messages.append(encode(message))
+        encoded = encode(message)
+        self._messages.append(encoded)
         self.position += 1
+        self.size += len(encoded)
         if message["role"] == "assistant":
             self._paid = True
         elif results:
@@ -100,6 +111,7 @@ class Recorder:
         self._messages = [encode(message) for message in messages]
         self._replace = self._paid = self._any = True
         self.position = len(messages)
+        self.size = sum(map(len, self._messages))
 
     def emit(self, event: Any) -> None:
         """Add an event to the run's stream; it is written with the next step, or after a moment."""
@@ -246,8 +258,11 @@ class RunConversation:
         self._recorder = recorder
 
     def load(self) -> list[dict[str, Any]]:
-        """Return the messages as stored."""
-        return [decode(message) for message in self._recorder.state.messages]
+        """Return the messages as stored; they are not kept a second time here."""
+        recorder = self._recorder
+        messages = recorder.state.messages
+        recorder.state = replace(recorder.state, messages=())
+        return [decode(message) for message in messages]
 
     def append(self, message: dict[str, Any]) -> None:
         """Add a message."""

@@ -681,6 +681,44 @@ async def test_a_task_that_is_too_large_is_an_error_to_its_author(start):
     assert "Write it to a file" in outcome["result"]
 
 
+@pytest.mark.parametrize("size", [10, 50_000])
+async def test_a_waiting_lead_with_a_long_conversation_is_not_kept_in_memory(start, monkeypatch, size):
+    import gc
+    import weakref
+
+    gate, sessions = Gate(), []
+
+    async def member(request):
+        await gate()
+        return "report"
+
+    def lead(request):
+        return f"{len(request.messages)} messages" if len(request.messages) > 1 else turn(handoff("a"))
+
+    template = spec("lead", lead)
+    spawn = type(template).spawn
+
+    def watched(self, **overrides):
+        session = spawn(self, **overrides)
+        if self is template:
+            sessions.append(weakref.ref(session))
+        return session
+
+    monkeypatch.setattr(type(template), "spawn", watched)
+    cluster = start(crew(template, {"a": member}))
+    await cluster.workers()
+    coordinator = await cluster.coordinator()
+    await cluster.submit("x" * size)
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    gc.collect()
+    alive = [session() is not None for session in sessions]
+    gate.open.set()
+    outcome = await asyncio.wait_for(driving, 5)
+    assert outcome["result"] == "4 messages"
+    assert (alive, len(sessions)) == (([True], 1) if size == 10 else ([False], 2))
+
+
 async def test_a_lead_that_only_answers_writes_once(start):
     cluster = start(crew(["hello"], {}))
     coordinator = await cluster.coordinator()
