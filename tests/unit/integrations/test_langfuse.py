@@ -143,6 +143,7 @@ async def test_a_tool_call_is_a_tool_and_errors_have_a_level(events):
 
 
 async def test_a_model_call_that_fails_is_ended(events):
+    """agent:W-32"""
     (root,) = await traced([events("run_start"), events("model_request", messages=[]), events("result", is_error=True)])
     assert root.children[0].last["level"] == "ERROR"
 

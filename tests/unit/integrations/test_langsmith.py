@@ -136,6 +136,7 @@ async def test_a_model_call_is_an_llm_run_with_usage(events):
 
 
 async def test_a_model_call_that_fails_is_ended_with_an_error(events):
+    """agent:W-32"""
     (root,) = await traced(
         [
             events("run_start"),

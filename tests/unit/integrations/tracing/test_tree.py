@@ -77,6 +77,7 @@ def test_a_run_with_a_tool_call_opens_and_ends_its_spans_in_order(tree, sink, ev
 
 
 def test_calls_that_nobody_answered_are_ended_by_what_follows(tree, sink, events):
+    """agent:W-32"""
     tree.take(events("run_start"))
     tree.take(events("model_request"))
     tree.take(events("model_request"))
@@ -134,6 +135,7 @@ def test_a_second_result_of_the_same_run_is_nothing_new(tree, sink, events):
 
 
 def test_ten_thousand_abandoned_runs_do_not_stay_open(sink, events):
+    """agent:W-32"""
     tree = TraceTree(sink, open_limit=10)
     for number in range(10_000):
         tree.take(events("run_start", run=str(number)))
