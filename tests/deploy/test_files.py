@@ -1,6 +1,7 @@
 """The compose file, the Procfile and the image start commands that exist, for members that exist."""
 
 import importlib
+import json
 import re
 import shlex
 import tomllib
@@ -76,6 +77,18 @@ def test_redis_keeps_its_data_and_evicts_nothing_in_the_compose_file():
 def test_a_container_is_given_longer_to_stop_than_a_worker_takes_to_drain():
     for service in OURS.values():
         assert parse_duration(service["stop_grace_period"]) > Settings().drain_timeout
+
+
+def test_services_are_healthy_when_they_claim():
+    probe = ["python", "-m", "workers.probe", "/livez"]
+    for name, service in OURS.items():
+        assert (
+            service["healthcheck"] == {"disable": True}
+            if name == "submit"
+            else service["healthcheck"]["test"][1:] == probe
+        )
+    assert json.loads(re.search(r"^HEALTHCHECK .*?CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)[1]) == probe
+    assert "LATTICE_HEALTH_PORT=8080" in DOCKERFILE
 
 
 def test_services_wait_for_a_redis_that_answers():
