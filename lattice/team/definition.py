@@ -1,6 +1,6 @@
 """What a team is made of: member definitions, and the addresses that follow from them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,6 +8,7 @@ from lattice.errors import OptionError
 from lattice.mailbox import LEAD_MAILBOX
 from lattice.runs import member_conversation, run_conversation
 from lattice.team.names import SEPARATOR, clean_name, clean_tool_name, member_mailbox
+from lattice.team.retries import NO_RETRY, RetryPolicy, read_retry
 
 __all__ = [
     "CONVERSATIONS",
@@ -27,8 +28,8 @@ class TeamMemberDefinition:
     """A named member of a team; made by ``team_member``.
 
     ``key`` is the name as it stands in keys and tool names. ``conversation`` is None where the kind of ``agent``
-    decides. ``retry`` is how often a failure that may pass (a provider error, a deadline) is tried again before it is
-    reported; ``timeout_ms`` how long one work item may take, in milliseconds. ``own_queue`` is set for an agent that is
+    decides. ``retry`` says how often, and after which failures, work is tried again before its failure is reported;
+    ``timeout_ms`` how long one try may take, in milliseconds. ``own_queue`` is set for an agent that is
     no member but stands behind a member's tool.
     """
 
@@ -38,7 +39,7 @@ class TeamMemberDefinition:
     focus: str | None = None
     mailbox_id: str | None = None
     conversation: str | None = None
-    retry: int = 0
+    retry: RetryPolicy = NO_RETRY
     timeout_ms: int | None = None
     own_queue: str | None = None
     key: str = field(init=False)
@@ -60,7 +61,7 @@ def team_member(
     focus: str | None = None,
     mailbox_id: str | None = None,
     conversation: str | None = None,
-    retry: int = 0,
+    retry: int | Mapping[str, Any] | RetryPolicy | None = None,
     timeout_ms: int | None = None,
 ) -> TeamMemberDefinition:
     """Define a member of a team.
@@ -72,8 +73,10 @@ def team_member(
         focus: what it is good at; shown to the models.
         mailbox_id: the address of its mailbox; ``team::name`` if not given.
         conversation: ``"work_item"``, ``"run"`` or ``"member"``: which history it works in.
-        retry: how often a failure that may pass is tried again before it is reported.
-        timeout_ms: how long one work item may take, in milliseconds; None is for ever.
+        retry: how often a failure that may pass is tried again before it is reported; a dict or ``RetryPolicy`` says
+            more: ``{"attempts": 5, "first_delay": 2.0, "longest_delay": 60.0, "codes": ["rate_limit", "overload"]}``.
+            Work that waits for its next try holds no place and no lease.
+        timeout_ms: how long one try of a work item may take, in milliseconds; None is for ever.
 
     Raises:
         OptionError: an option cannot be used.
@@ -83,8 +86,6 @@ def team_member(
         raise OptionError(f"team_member({name!r}): agent must be an AgentSpec or have query(), not {agent!r}")
     if conversation is not None and conversation not in CONVERSATIONS:
         raise OptionError(f"team_member({name!r}): conversation must be one of {CONVERSATIONS}, not {conversation!r}")
-    if type(retry) is not int or retry < 0:
-        raise OptionError(f"team_member({name!r}): retry must be an integer >= 0, not {retry!r}")
     if timeout_ms is not None and (type(timeout_ms) is not int or timeout_ms <= 0):
         raise OptionError(f"team_member({name!r}): timeout_ms must be a positive integer, not {timeout_ms!r}")
     if mailbox_id is not None and (type(mailbox_id) is not str or not mailbox_id.strip()):
@@ -96,7 +97,7 @@ def team_member(
         focus=focus,
         mailbox_id=mailbox_id,
         conversation=conversation,
-        retry=retry,
+        retry=read_retry(retry, f"team_member({name!r})"),
         timeout_ms=timeout_ms,
     )
 

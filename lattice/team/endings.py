@@ -10,7 +10,7 @@ from lattice.mailbox import MessageStatus, TeamMessage, WorkItemRole
 from lattice.runs import Outcome
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer
-from lattice.team.failures import RETRYABLE_CODES, AgentRuntimeFailure, failure_of, failure_text
+from lattice.team.failures import AgentRuntimeFailure, failure_of, failure_text
 from lattice.tools.tool import UNSET
 
 __all__ = ["Ending", "ending_of", "report_message"]
@@ -18,13 +18,17 @@ __all__ = ["Ending", "ending_of", "report_message"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The terminal state of a work item; a cancelled one has no report."""
+    """The terminal state of a work item; a cancelled one has no report.
+
+    ``error`` is what a failure was made of. With ``retry_in`` seconds it is not the end: the work is tried again.
+    """
 
     status: MessageStatus
     report: str | None = None
     failure: AgentRuntimeFailure | None = None
     structured_result: Any = UNSET
-    retryable: bool = False
+    error: Any = None
+    retry_in: float | None = None
 
     @property
     def metadata(self) -> dict[str, Any] | None:
@@ -66,7 +70,7 @@ def ending_of(actor: Actor, answer: Answer | None, error: Any = None) -> Ending:
         status=MessageStatus.FAILED,
         report=failure_text(actor.name, failure),
         failure=failure,
-        retryable=failure.code in RETRYABLE_CODES,
+        error=error,
     )
 
 

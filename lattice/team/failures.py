@@ -20,7 +20,7 @@ from lattice.errors import (
     ToolPermissionDeniedError,
 )
 
-__all__ = ["RETRYABLE_CODES", "AgentRuntimeFailure", "error_of", "failure_of", "failure_text"]
+__all__ = ["AgentRuntimeFailure", "error_of", "failure_of", "failure_text"]
 
 _LONGEST_MESSAGE = 4_000
 
@@ -52,9 +52,6 @@ _CLASSES: dict[str, type[LatticeError]] = {
         AbortError,
     )
 }
-
-RETRYABLE_CODES = frozenset({"api_error", "request_timeout", "conversation_busy", "worker_lost", "store_error"})
-"""Codes of failures that the same work may not meet again."""
 
 
 @dataclass(frozen=True, slots=True)

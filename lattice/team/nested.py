@@ -113,6 +113,10 @@ class NestedTeam:
             raise LatticeError(f"the nested run {run_id} ended without a result")
         return Answer(event_from_dict(record.result))
 
+    async def reopen(self, message_id: str) -> None:
+        """Let the inner run of an item go on from its last recorded step, if it failed."""
+        await self._store.reopen_run(derive_id("nested", message_id))
+
     def _record(self, run_id: str, actor: Actor, item: WorkItem, prompt: str) -> RunRecord:
         options: dict[str, Any] = {"depth": item.depth, "max_depth": actor.max_depth}
         if actor.permissions is not None:

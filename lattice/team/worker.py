@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from lattice.errors import LeaseLostError
@@ -53,6 +54,8 @@ class MemberWorker:
         if isinstance(member, str):
             self._delegates.serve(definition.agent)
         self._tick = tick_ms / 1000
+        self._look = asyncio.Event()
+        self._work.put_off = self._look.set
         self._on_tick = on_tick
         self._tasks: set[asyncio.Task[None]] = set()
         self._taking = True
@@ -219,6 +222,8 @@ class MemberWorker:
     async def _tick_for_ever(self) -> None:
         host = self.host
         while True:
+            due: int | None = None
+            self._look.clear()
             try:
                 if self._on_tick is not None:
                     result = self._on_tick()
@@ -226,9 +231,16 @@ class MemberWorker:
                         await result
                 await host.store.reclaim_expired(host.process_id, host.lease_ms, runs=False)
                 await host.store.forget_runs()
+                due = await host.store.wake_due()
             except Exception as error:  # noqa: BLE001 - the next tick may work
                 _log.warning("upkeep failed, trying again: %s", describe(error))
-            await asyncio.sleep(self._tick)
+            await self._rest(self._tick if due is None else min(self._tick, due / 1000))
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait for the next tick, or until work was put off: it may be due before."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._look.wait()
 
 
 def _about(claim: Claim) -> dict[str, Any]:
