@@ -55,12 +55,14 @@ class Held:
     async def guard(self, step: Awaitable[T]) -> T:
         """Await a step of the store; if it breaks, nobody knows what was written, so the work ends here.
 
+        A step is carried out even if the work is cut off meanwhile: what it writes is kept nowhere else.
+
         Raises:
             SizeLimitError: something was over the limit; nothing was written.
             LeaseLostError: the store failed; the work goes on elsewhere, or later, from what is stored.
         """
         try:
-            return await step
+            return await asyncio.shield(step)
         except (SizeLimitError, LeaseLostError):
             raise
         except Exception as error:

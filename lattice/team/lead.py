@@ -155,6 +155,7 @@ class LeadDriver:
             await self._let_go(run_id, held)
             raise RunParkedError from error
         record = await _or_parked(self.host.store.get_run(run_id))
+        _log.info("run %s was lost: it was cancelled, or another coordinator goes on with it", run_id)
         if record is not None and record.status.is_terminal:
             return record.outcome()
         raise RunParkedError from error

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -312,12 +312,22 @@ class MemberWork:
         async with work.recorder.writing():
             work.held.ending = True
             step = work.recorder.take()
-            settled = await self._surely(work.held, outcome, step, claim_next)
+            settled = await self._to_the_end(self._surely(work.held, outcome, step, claim_next))
         if settled.word == "stale":
             work.held.lose(LeaseLostError())
             raise LeaseLostError
         _log_ending(ending)
         return settled
+
+    async def _to_the_end(self, settling: Coroutine[Any, Any, Settled]) -> Settled:
+        """Settle even if the work is cut off meanwhile: then what came along is given back at once."""
+        task = asyncio.ensure_future(settling)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if self.parking:
+                await self.give_back((await task).next)
+            raise
 
     async def _surely(self, held: Held, outcome: Any, step: Any, claim_next: Any) -> Settled:
         """Settle; repeat it while the store is away and the lease lasts: settling twice is settling once."""
@@ -333,6 +343,14 @@ class MemberWork:
                 _log.warning("settling %s failed, trying again: %s", held.lease.id, describe(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)
+
+    async def give_back(self, claims: Iterable[Claim]) -> None:
+        """Give back what was claimed and not begun; if the store is away, the leases run out by themselves."""
+        for claim in claims:
+            try:
+                await asyncio.shield(self.host.store.hand_back(claim.lease))
+            except Exception as error:  # noqa: BLE001 - the lease runs out by itself
+                _log.warning("%s could not be handed back: %s", claim.lease.id, describe(error))
 
     async def _hand_back(self, held: Held, work: _Work | None) -> None:
         """Give the item back; if the store is away its lease runs out by itself."""

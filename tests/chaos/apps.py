@@ -5,9 +5,11 @@ which answers were used, and which were paid for in vain.
 """
 
 import asyncio
+import ctypes
 import os
 import random
 import re
+import time
 import uuid
 
 from lattice import create_team, define_agent, team_member, tool
@@ -96,8 +98,24 @@ def effect_tools(stage):
         stage.record.write("tool_start", tool="poison", **given)
         os._exit(13)
 
+    async def block(given):
+        stage.record.write("tool_start", tool="block", **given)
+        time.sleep(float(os.environ["CHAOS_BLOCK"]))  # noqa: ASYNC251 - the loop is to stand still
+        stage.record.write("tool_end", tool="block", **given)
+        return "blocked"
+
+    async def hold_gil(given):
+        stage.record.write("tool_start", tool="hold_gil", **given)
+        ctypes.PyDLL(None).sleep(int(os.environ["CHAOS_BLOCK"]))  # a call into C that lets no other thread run
+        stage.record.write("tool_end", tool="hold_gil", **given)
+        return "blocked"
+
+    blocks = [
+        tool("block", "Blocks the loop.", schema, block),
+        tool("hold_gil", "Blocks all threads.", schema, hold_gil),
+    ]
     poison = tool("poison", "Kills its process.", schema, die, on_recovery="rerun")
-    return [effect("once", "unknown"), effect("again", "rerun"), poison]
+    return [effect("once", "unknown"), effect("again", "rerun"), poison, *blocks]
 
 
 def _uses(name, call, run, count=1):
@@ -123,9 +141,11 @@ def lead_plan(turn_number, kind, call, task):
     return []
 
 
-def alpha_plan(turn_number, _kind, call, task):
+def alpha_plan(turn_number, kind, call, task):
     """One effect, then two that may be run again, then the report."""
     if turn_number == 0:
+        if kind in ("block", "hold_gil"):
+            return _uses(kind, call, _number(task))
         return _uses("once", call, _number(task))
     return _uses("again", call, _number(task), 2) if turn_number == 1 else []
 

@@ -216,7 +216,7 @@ def check_effects(story, findings):
     """A finished tool call ran once; one that was cut off ran again only if its policy says so."""
     starts, ends = defaultdict(list), Counter()
     for line in story.record:
-        if line["what"] == "tool_start" and line["tool"] != "poison":
+        if line["what"] == "tool_start" and line["tool"] in ("once", "again"):
             starts[line["call"], line["n"], line["tool"]].append(line["at"])
         elif line["what"] == "tool_end":
             ends[line["call"], line["n"], line["tool"]] += 1

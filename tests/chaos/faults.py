@@ -1,4 +1,4 @@
-"""Fault points: a process that is told ``<point>[:<nth>]`` kills itself when it gets there for the nth time.
+"""Fault points: a process that is told ``<point>[:<nth>]`` kills (or freezes) itself when it gets there for the nth time.
 
 They are put around the steps of the store, the recorder and RQ's books when a test's app is loaded; the product has none.
 """
@@ -12,16 +12,17 @@ from lattice.rq.books import Books
 from lattice.team.recording import Recorder, RunJournal
 
 FAULT = "LATTICE_TEST_FAULT"
+SIGNAL = "LATTICE_TEST_FAULT_SIGNAL"
 
 _left = {}
 
 
 def reach(point):
-    """Die here if this is the point."""
+    """Die (or freeze) here if this is the point."""
     if point in _left:
         _left[point] -= 1
         if _left[point] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[os.environ.get(SIGNAL, "SIGKILL")])
 
 
 def _always(*_):

@@ -54,6 +54,11 @@ class Process:
         return self._process.is_alive()
 
     @property
+    def frozen(self):
+        """Whether the kernel says that it is stopped."""
+        return Path(f"/proc/{self.pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] == b"T"
+
+    @property
     def code(self):
         """The exit code, negative for a signal; None while it lives."""
         return self._process.exitcode

@@ -1,5 +1,6 @@
 """Tests of the leases that a process holds."""
 
+import asyncio
 import time
 
 import pytest
@@ -26,3 +27,23 @@ async def test_a_lease_is_valid_from_when_it_was_asked_for_however_late_the_repl
     with pytest.raises(LeaseLostError):
         await host.check(late)
     assert late.lost
+
+
+async def test_a_step_is_carried_out_even_if_the_work_is_cut_off_meanwhile(host):
+    """What a drain cuts off must not take an answer with it that was just being written."""
+    taken = await host.store.take_run("r", "p", 1_000)
+    held = host.hold(taken.lease)
+    written, gate = [], asyncio.Event()
+
+    async def step():
+        await gate.wait()
+        written.append("answer")
+
+    work = asyncio.create_task(held.guard(step()))
+    await asyncio.sleep(0)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    gate.set()
+    await asyncio.sleep(0)
+    assert written == ["answer"]
