@@ -21,7 +21,7 @@ from lattice.rq.results import cancel_waiting_job, job_has_ended
 from lattice.rq.submit import Submission, check_task, due_at, submit_run
 from lattice.rq.worker import REDIS_DOWN
 from lattice.run_store import RUN_ENDED, StoreOptions
-from lattice.runs import ProcessInfo, RunRecord, RunStatus, run_conversation
+from lattice.runs import DeadLetter, ProcessInfo, RunRecord, RunStatus, WorkState, run_conversation
 
 __all__ = ["LatticeClient"]
 
@@ -231,6 +231,31 @@ class LatticeClient:
     async def inbox(self, member: str, status: str = "pending") -> list[TeamMessage]:
         """Return the messages of a member's mailbox in send order; ``status`` may be ``all``."""
         return await self._store.inbox(member, status)
+
+    async def work_items(self, run_id: str) -> list[WorkState]:
+        """Return the work of a run in send order, each with where it stands."""
+        return await self._store.work_items(run_id)
+
+    async def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
+        """Return the newest dead letters first."""
+        return await self._store.dead_letters(limit)
+
+    async def dead_letter(self, message_id: str) -> DeadLetter | None:
+        """Return one dead letter, or None."""
+        letters = await self._store.dead_letters(self.options.max_dead_letters)
+        return next((letter for letter in letters if letter.message.id == message_id), None)
+
+    async def requeue_dead(self, message_id: str) -> TeamMessage | None:
+        """Send the work of a dead letter again, outside its run, and return the new message; None if there is none.
+
+        Raises:
+            StoreError: the mailbox is at its depth limit.
+        """
+        return await self._store.requeue_dead(message_id)
+
+    async def drop_dead(self, message_id: str) -> bool:
+        """Take a message off the dead letters; False if it is none."""
+        return await self._store.drop_dead(message_id)
 
     async def processes(self) -> list[ProcessInfo]:
         """Return the live processes of the team."""

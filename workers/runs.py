@@ -9,7 +9,7 @@ import click
 from lattice.encoding import pretty_json
 from lattice.errors import OptionError
 from lattice.run_store import RunStore
-from lattice.runs import RunRecord
+from lattice.runs import RunRecord, WorkState
 from workers.apps import load_app
 from workers.connections import client_of, store_of
 from workers.options import LOGGING, TEAM, with_settings
@@ -70,14 +70,20 @@ async def _show(settings: Settings, run_id: str, *, as_json: bool) -> int:
         if record is None:
             raise OptionError(f"there is no run {run_id!r}; lattice runs lists those that are kept")
         items = work_items(await _all_events(store, run_id))
+        states = {state.message.id: state for state in await store.work_items(run_id)}
+    for item in items:
+        item.update(_tries(states.get(item["id"])))
     if as_json:
         print_json({**run_object(record), "work_items": items})
         return EXIT_OK
     print_facts(_facts(record))
     click.echo()
     print_table(
-        ("MEMBER", "STATUS", "MESSAGE", "TASK"),
-        ((item["member"], item["status"], item["id"], one_line(item["content"])) for item in items),
+        ("MEMBER", "STATUS", "ATTEMPTS", "MESSAGE", "TASK"),
+        (
+            (item["member"], item["status"], item.get("attempts"), item["id"], one_line(item["content"]))
+            for item in items
+        ),
         empty="no work was delegated",
     )
     answer = record.outcome()["result"]
@@ -141,6 +147,18 @@ def work_items(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if event.get("error"):
             item["error"] = event["error"]
     return list(found.values())
+
+
+def _tries(state: WorkState | None) -> dict[str, Any]:
+    """Return how often a work item was claimed, and what of it were retries."""
+    if state is None:
+        return {}
+    tries: dict[str, Any] = {"status": str(state.message.status), "attempts": state.attempts, "retries": state.retries}
+    if state.retry_reason is not None:
+        tries["retry_reason"] = state.retry_reason
+    if state.due_at is not None:
+        tries["due_at"] = state.due_at
+    return tries
 
 
 def _facts(record: RunRecord) -> dict[str, object]:

@@ -21,7 +21,7 @@ print("loaded:", [name for name in {HEAVY} if name in sys.modules])
     done = python(code)
     assert done.returncode == 0, done.stderr
     assert "loaded: []" in done.stdout
-    for name in ("up", "demo", "runs", "show", "inbox", "cancel"):
+    for name in ("up", "demo", "runs", "show", "inbox", "cancel", "dead"):
         assert f"  {name} " in done.stdout
 
 

@@ -1,0 +1,142 @@
+"""``lattice dead``: messages that ran out of attempts, and what is to become of them."""
+
+from functools import partial
+from typing import Any
+
+import click
+
+from lattice.errors import OptionError
+from lattice.runs import DeadLetter
+from workers.apps import load_app
+from workers.connections import client_of
+from workers.options import LOGGING, TEAM, with_settings
+from workers.process import EXIT_OK, run_once
+from workers.runs import as_json
+from workers.settings import Settings
+from workers.tables import age, one_line, print_facts, print_json, print_table
+
+__all__ = ["dead"]
+
+
+@click.group()
+def dead() -> None:
+    """Dead letters: messages whose workers were lost until their attempts were used up."""
+
+
+@dead.command("list")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many.")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def list_(settings: Settings, *, limit: int, as_json: bool) -> int:
+    """List the dead letters of the team, the newest first."""
+    return run_once(partial(_list, settings, limit, as_json=as_json))
+
+
+@dead.command()
+@click.argument("message_id", metavar="MESSAGE")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def show(settings: Settings, *, message_id: str, as_json: bool) -> int:
+    """Show one dead letter: its task, why it died, and how often it was tried."""
+    return run_once(partial(_show, settings, message_id, as_json=as_json))
+
+
+@dead.command()
+@click.argument("message_id", metavar="MESSAGE")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def requeue(settings: Settings, *, message_id: str, as_json: bool) -> int:
+    """Send the work of a dead letter to its member again.
+
+    It is a new message that belongs to no run: the run has had its failure report. Its own report goes to the lead's
+    mailbox, where `lattice inbox manager` shows it.
+    """
+    return run_once(partial(_requeue, settings, message_id, as_json=as_json))
+
+
+@dead.command()
+@click.argument("message_id", metavar="MESSAGE")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def drop(settings: Settings, *, message_id: str, as_json: bool) -> int:
+    """Take a message off the dead letters; the message itself stays with its run."""
+    return run_once(partial(_drop, settings, message_id, as_json=as_json))
+
+
+async def _list(settings: Settings, limit: int, *, as_json: bool) -> int:
+    async with client_of(settings, load_app(settings.app).team.name) as client:
+        letters = await client.dead_letters(limit)
+    if as_json:
+        print_json([_object(letter) for letter in letters])
+        return EXIT_OK
+    print_table(
+        ("MESSAGE", "MEMBER", "AGE", "ATTEMPTS", "RUN", "REASON"),
+        (
+            (one.message.id, one.member, age(one.died_at), one.attempts, one.message.run_id, one_line(one.reason))
+            for one in letters
+        ),
+        empty="no dead letters",
+    )
+    return EXIT_OK
+
+
+async def _show(settings: Settings, message_id: str, *, as_json: bool) -> int:
+    async with client_of(settings, load_app(settings.app).team.name) as client:
+        letter = await client.dead_letter(message_id)
+    if letter is None:
+        raise _missing(message_id)
+    if as_json:
+        print_json(_object(letter))
+        return EXIT_OK
+    facts = _object(letter)
+    content = facts.pop("content")
+    print_facts(
+        {**facts, "died_at": f"{age(letter.died_at)} ago", "created_at": f"{age(letter.message.created_at)} ago"}
+    )
+    click.echo(f"\n{content}\n\nTry it again:  lattice dead requeue {message_id}")
+    return EXIT_OK
+
+
+async def _requeue(settings: Settings, message_id: str, *, as_json: bool) -> int:
+    async with client_of(settings, load_app(settings.app).team.name) as client:
+        message = await client.requeue_dead(message_id)
+    if message is None:
+        raise _missing(message_id)
+    if as_json:
+        print_json({"message_id": message.id, "requeued": message_id, "to": message.to, "status": str(message.status)})
+    else:
+        click.echo(f"{message.id} waits in {message.to}; its report will be in `lattice inbox manager`")
+    return EXIT_OK
+
+
+async def _drop(settings: Settings, message_id: str, *, as_json: bool) -> int:
+    async with client_of(settings, load_app(settings.app).team.name) as client:
+        if not await client.drop_dead(message_id):
+            raise _missing(message_id)
+    if as_json:
+        print_json({"dropped": message_id})
+    else:
+        click.echo(f"{message_id} is no dead letter any more")
+    return EXIT_OK
+
+
+def _object(letter: DeadLetter) -> dict[str, Any]:
+    """Return a dead letter as ``--json`` shows it; times are epoch milliseconds."""
+    message = letter.message
+    return {
+        "message_id": message.id,
+        "member": letter.member,
+        "run_id": message.run_id,
+        "reason": letter.reason,
+        "attempts": letter.attempts,
+        "from": message.from_,
+        "to": message.to,
+        "thread_id": message.thread_id,
+        "created_at": message.created_at,
+        "died_at": letter.died_at,
+        "content": message.content,
+    }
+
+
+def _missing(message_id: str) -> OptionError:
+    return OptionError(f"there is no dead letter {message_id!r}; `lattice dead list` shows those that there are")
