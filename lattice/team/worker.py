@@ -110,6 +110,8 @@ class MemberWorker:
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
+            if not self._taking and self._tasks:  # they may need whom they asked, as long as they are let
+                await asyncio.wait(self._tasks)
             await self._delegates.stop()
             if self._nested is not None:
                 await self._nested.stop(0)
@@ -171,6 +173,9 @@ class MemberWorker:
         try:
             claims = await host.store.claim(self.member, host.process_id, host.lease_ms, places)
             self._asking_since = None
+            if not self._taking:  # it was told to leave meanwhile
+                claims, late = [], claims
+                await self._work.give_back(late)
         finally:
             for _ in range(places - len(claims)):
                 self.slots.give_back()
