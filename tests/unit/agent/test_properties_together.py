@@ -163,7 +163,7 @@ async def collect(agent, controller, pauses):
 
 
 @settings(
-    max_examples=200, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(script=scripts, host=hosts, stopping=stops, pauses=st.integers(0, 3))
 def test_nothing_that_happens_together_breaks_a_conversation(script, host, stopping, pauses):
@@ -175,8 +175,7 @@ def test_nothing_that_happens_together_breaks_a_conversation(script, host, stopp
             for _ in range(steps):
                 await asyncio.sleep(0)
             await stop(work, agent, controller, how)
-        work_ends = asyncio.wait({work}, timeout=0.2)
-        if not (await work_ends)[0]:  # an interrupt may come too late for what hangs; an abort may not
+        if not (await asyncio.wait({work}, timeout=0.05))[0]:  # a stop before the start stops nothing that hangs
             controller.abort()
         assert (await asyncio.wait({work}, timeout=10))[0]
         if not work.cancelled() and not isinstance(work.exception(), HostError):
