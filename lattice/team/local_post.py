@@ -104,11 +104,10 @@ class LocalPost:
     async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
         """Take the notes in a mailbox."""
         del queue
-        store, taken = self._office.store, []
-        for message in await MailboxAdapter(store.mailbox).inbox(mailbox, MessageStatus.PENDING):
-            if urgency_of(message) is not None and await store.update_status(message.id, MessageStatus.READ):
-                taken.append(message)
-        return taken
+        store = self._office.store
+        waiting = await MailboxAdapter(store.mailbox).inbox(mailbox, MessageStatus.PENDING)
+        notes = [message for message in waiting if urgency_of(message) is not None]
+        return [note for note in notes if await store.update_status(note.id, MessageStatus.READ)]
 
     def message_id(self, tool_use_id: str) -> str:
         """Leave the id to the mailbox."""

@@ -66,14 +66,12 @@ class StorePost:
     async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
         """Take the notes in a mailbox; looking costs one round trip as long as there are none."""
         del mailbox
-        store, taken = self._host.store, []
-        if not (await self.held.guard(store.counts(queue))).get("pending"):
+        store, guard = self._host.store, self.held.guard
+        if not (await guard(store.counts(queue))).get("pending"):
             return []
-        for message in await self.held.guard(store.inbox(queue, "pending")):
-            mine = message.run_id in (None, self._run_id) and urgency_of(message) is not None
-            if mine and await self.held.guard(store.update_status(message.id, MessageStatus.READ)):
-                taken.append(message)
-        return taken
+        waiting = await guard(store.inbox(queue, "pending"))
+        mine = [one for one in waiting if one.run_id in (None, self._run_id) and urgency_of(one) is not None]
+        return [note for note in mine if await guard(store.update_status(note.id, MessageStatus.READ))]
 
     def message_id(self, tool_use_id: str) -> str:
         """Return an id that follows from the work, the place in the conversation and the call."""
