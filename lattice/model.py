@@ -1,12 +1,13 @@
 """Contract: the client that an agent asks for the next assistant message."""
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from lattice.abort import AbortSignal
 
-__all__ = ["ModelClient", "ModelRequest"]
+__all__ = ["ModelClient", "ModelRequest", "ProviderGate", "provider_gate"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,3 +42,22 @@ class ModelClient(Protocol):
         Optional keys: ``usage``, ``stopReason``, ``providerResponseId``, ``model``.
         """
         ...
+
+
+class ProviderGate(Protocol):
+    """What processes that share a provider's key keep in common: until when no request may go there.
+
+    ``provider`` tells endpoints and keys apart; it is a digest, from which no key can be read.
+    """
+
+    async def hold_off(self, provider: str, seconds: float) -> None:
+        """Let nobody's request start for so long: the provider has just asked for it."""
+        ...
+
+    async def admission(self, provider: str) -> None:
+        """Return when a request may start; those that waited are let in one by one, not all at once."""
+        ...
+
+
+provider_gate: ContextVar[ProviderGate | None] = ContextVar("lattice_provider_gate", default=None)
+"""The gate that model clients of this process ask before each request; None where nobody else shares the key."""

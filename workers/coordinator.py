@@ -8,6 +8,7 @@ from functools import partial
 
 import click
 
+from lattice.model import provider_gate
 from lattice.redis.connection import open_blocking_redis, open_redis
 from lattice.rq.engine import TeamEngine
 from lattice.rq.service import RunService, ServiceOptions, run_service
@@ -72,6 +73,7 @@ async def _open_parts(team: Team, settings: Settings, url: str, process_id: str)
     )
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(store_of(settings, team.key))
+        provider_gate.set(store)
         members = [member.key for member in team.members]
         watch = await stack.enter_async_context(
             watching(settings, "coordinator", team.key, store, members, **{INSTANCE: process_id})

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from lattice.model import provider_gate
 from lattice.team.definition import TeamMemberDefinition, conversation_policy
 from lattice.team.host import Host
 from lattice.team.team import Team
@@ -63,6 +64,7 @@ async def _at_work(
     concurrency = settings.concurrency or (1 if conversation_policy(member) == "member" else CONCURRENCY)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(store_of(settings, team.key))
+        provider_gate.set(store)
         watch = await stack.enter_async_context(
             watching(
                 settings,

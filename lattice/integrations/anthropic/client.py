@@ -27,6 +27,8 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 60.0
 _RATE_LIMIT_RETRIES = 8
+_HOLD_OFF = (429, 529)
+"""With a time to come back these concern everybody with the same key: nobody's request would fare better."""
 
 
 class AnthropicClient:
@@ -36,8 +38,8 @@ class AnthropicClient:
         api_key: the key; without one, the SDK's environment variables and profiles.
         base_url: where the provider is; without one, ``ANTHROPIC_BASE_URL``, then Anthropic.
         max_retries: how often a request is repeated after a failure that may pass: a broken connection, an overloaded
-            provider, an error inside a stream. 0 switches it off. A 429 that says when to come back is repeated
-            up to eight times, because waiting is all that it takes.
+            provider, an error inside a stream. 0 switches it off. A 429 or 529 that says when to come back is
+            repeated up to eight times, because waiting is all that it takes; all requests with the same key wait.
         prompt_caching: whether requests carry cache breakpoints, so that a long conversation is not paid for in full
             each turn; ``"auto"`` does so for Anthropic only.
         default_headers: more headers of each request.
@@ -106,11 +108,11 @@ class AnthropicClient:
                 try:
                     return await self._attempt(shared, request, content, relay)
                 except APIError as error:
+                    if error.status in _HOLD_OFF and error.retry_after:
+                        await shared.hold_off(min(error.retry_after, _LONGEST_DELAY))
                     delay = self._delay(error, attempt)
                     if delay is None:
                         raise
-                    if error.status == 429 and error.retry_after:
-                        shared.hold_off(error.retry_after)
                     await _tell(request, {"attempt": attempt, "delay": delay, "reason": error.message})
                 await asyncio.sleep(delay)
 
@@ -192,7 +194,7 @@ class AnthropicClient:
             return None
         asked = error.retry_after or 0.0
         limit = self._max_retries
-        if error.status == 429 and asked:
+        if error.status in _HOLD_OFF and asked:
             limit = max(limit, _RATE_LIMIT_RETRIES)
         if attempt > limit or asked > _LONGEST_DELAY:
             return None

@@ -1,6 +1,7 @@
 """SDK clients, shared: one per endpoint, key and event loop; closed when it is idle or the loop ends."""
 
 import asyncio
+import hashlib
 import importlib
 import random
 import time
@@ -11,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lattice.errors import OptionError
+from lattice.model import provider_gate
 
 __all__ = ["Endpoint", "SharedClient", "borrow_client", "close_idle_clients"]
 
@@ -31,21 +33,28 @@ class SharedClient:
     def __init__(self, sdk: ModuleType, client: Any) -> None:
         self.sdk = sdk
         self.client = client
+        self.provider = _digest(client)
         self.users = 0
         self.timer: asyncio.TimerHandle | None = None
         self._closed_until = 0.0
         self._spread = 0.0
 
-    def hold_off(self, seconds: float) -> None:
-        """Let no request start for so long: the provider has just refused one."""
+    async def hold_off(self, seconds: float) -> None:
+        """Let no request start for so long, here or in processes that share the key: the provider has refused one."""
         self._closed_until = max(self._closed_until, time.monotonic() + seconds)
         self._spread = seconds
+        gate = provider_gate.get()
+        if gate is not None:
+            await gate.hold_off(self.provider, seconds)
 
     async def admission(self) -> None:
         """Return when a request may start; those that waited start one by one, not all at once."""
         wait = self._closed_until - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait + random.uniform(0, self._spread))  # noqa: S311 - jitter
+        gate = provider_gate.get()
+        if gate is not None:
+            await gate.admission(self.provider)
 
 
 class _LoopClients:
@@ -149,6 +158,12 @@ def _make_client(sdk: ModuleType, endpoint: Endpoint) -> Any:
     if not _has_credentials(client):
         raise OptionError(f"{_NO_KEY} for {client.base_url}")
     return client
+
+
+def _digest(client: Any) -> str:
+    """Name an endpoint and its credentials without giving them away."""
+    secret = client.api_key or client.auth_token or sorted(map(str, client.default_headers.items()))
+    return hashlib.blake2b(f"{client.base_url}\n{secret}".encode(), digest_size=12).hexdigest()
 
 
 def _without_spans(sdk: ModuleType) -> Mapping[str, Any]:
