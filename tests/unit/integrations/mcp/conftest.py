@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 
 SERVER = Path(__file__).with_name("server_main.py")
+ODD = Path(__file__).with_name("odd_programs.py")
 
 
 class ServerLog:
+    """What a server has written since this was made."""
+
     def __init__(self, path):
         self.path = path
+        self.begin = path.stat().st_size if path.exists() else 0
 
     def lines(self):
-        return self.path.read_text().splitlines() if self.path.exists() else []
+        return self.path.read_bytes()[self.begin :].decode().splitlines() if self.path.exists() else []
 
     async def shows(self, line):
         async with asyncio.timeout(20):
@@ -61,9 +65,35 @@ def server_log(tmp_path):
     return ServerLog(tmp_path / "server.log")
 
 
+@pytest.fixture(scope="session")
+def running_servers(tmp_path_factory):
+    """Servers that many tests share, by kind: a start takes a second."""
+    folder = tmp_path_factory.mktemp("servers")
+    servers = {}
+
+    def get(kind):
+        if kind not in servers:
+            servers[kind] = HttpServer(folder / f"{kind}.log", kind)
+            servers[kind].start()
+        return servers[kind]
+
+    yield get
+    for server in servers.values():
+        server.stop()
+
+
 @pytest.fixture(params=["http"])
-def http_server(server_log, request):
-    server = HttpServer(server_log.path, request.param)
+def http_server(running_servers, request):
+    """A server that no test stops; ``http_server.log`` is what it writes during the test."""
+    server = running_servers(request.param)
+    server.log = ServerLog(server.log_path)
+    return server
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """A server that the test may stop and start."""
+    server = HttpServer(tmp_path / "own.log")
     server.start()
     yield server
     server.stop()
@@ -74,7 +104,8 @@ def stdio_server(server_log):
     """The ``server`` argument that starts the test server, or another program of that file."""
 
     def make(kind="stdio"):
-        return {"command": sys.executable, "args": [str(SERVER), kind], "env": {"SERVER_LOG": str(server_log.path)}}
+        program = SERVER if kind == "stdio" else ODD
+        return {"command": sys.executable, "args": [str(program), kind], "env": {"SERVER_LOG": str(server_log.path)}}
 
     return make
 

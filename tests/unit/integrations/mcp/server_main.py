@@ -1,7 +1,6 @@
 """An MCP server written with the official SDK, run as a process by the tests: ``server_main.py KIND [port]``."""
 
 import asyncio
-import contextlib
 import os
 import secrets
 import signal
@@ -182,9 +181,3 @@ if __name__ == "__main__":
         serve(noting(without_discovery(make_server().streamable_http_app())), port)
     elif kind == "oauth":
         serve(guarded_app(port), port)
-    elif kind == "deaf":
-        time.sleep(3600)
-    elif kind == "nonsense":
-        with contextlib.suppress(KeyboardInterrupt):
-            while sys.stdin.readline():
-                print("hello, I am not an MCP server", flush=True)

@@ -9,39 +9,40 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from lattice.errors import LatticeError, OptionError, ToolExecutionError
 from lattice.integrations.mcp import MCPConnectionError, connect_mcp_streamable_http_server
 from lattice.tools.tool import ToolContext
+from tests.redis_server import free_port
 
 pytestmark = pytest.mark.processes
 
 
-async def test_tools_calls_and_headers(http_server, server_log, call):
+async def test_tools_calls_and_headers(http_server, call):
     """agent:MCP-09"""
     options = {"name_prefix": "remote", "request_init": {"headers": {"X-Workspace": "demo"}}}
     async with await connect_mcp_streamable_http_server(http_server.url, **options) as mcp:
         assert len(mcp.tools) == 12
         assert await call(mcp.tools, "remote_echo", {"text": "x"}) == "echo: x"
-    noted = [line.split()[1] for line in server_log.lines() if line.startswith(("POST", "GET", "DELETE"))]
+    noted = [line.split()[1] for line in http_server.log.lines() if line.startswith(("POST", "GET", "DELETE"))]
     assert set(noted) == {"demo"}
 
 
-async def test_a_server_that_dies_during_a_call_is_an_error_and_the_next_call_connects_again(http_server, call):
-    async with await connect_mcp_streamable_http_server(http_server.url) as mcp:
+async def test_a_server_that_dies_during_a_call_is_an_error_and_the_next_call_connects_again(own_server, call):
+    async with await connect_mcp_streamable_http_server(own_server.url) as mcp:
         async with asyncio.timeout(30):
             with pytest.raises(LatticeError):
                 await call(mcp.tools, "die")
-        http_server.stop()
+        own_server.stop()
         with pytest.raises(LatticeError):
             await call(mcp.tools, "echo")
         with pytest.raises(MCPConnectionError):
             await call(mcp.tools, "echo")
-        http_server.start()
+        own_server.start()
         assert await call(mcp.tools, "echo", {"text": "back"}) == "echo: back"
 
 
-async def test_a_server_that_was_restarted_costs_at_most_one_call(http_server, call):
-    async with await connect_mcp_streamable_http_server(http_server.url) as mcp:
+async def test_a_server_that_was_restarted_costs_at_most_one_call(own_server, call):
+    async with await connect_mcp_streamable_http_server(own_server.url) as mcp:
         await call(mcp.tools, "echo", {"text": "x"})
-        http_server.stop()
-        http_server.start()
+        own_server.stop()
+        own_server.start()
         try:
             await call(mcp.tools, "echo", {"text": "x"})
         except ToolExecutionError as error:
@@ -49,19 +50,19 @@ async def test_a_server_that_was_restarted_costs_at_most_one_call(http_server, c
         assert await call(mcp.tools, "echo", {"text": "y"}) == "echo: y"
 
 
-async def test_cancelling_a_call_ends_it_at_the_server(http_server, server_log, call):
+async def test_cancelling_a_call_ends_it_at_the_server(http_server, call):
     """agent:W-41"""
     async with await connect_mcp_streamable_http_server(http_server.url) as mcp:
         task = asyncio.create_task(call(mcp.tools, "slow", context=ToolContext()))
-        await server_log.shows("call slow")
+        await http_server.log.shows("call slow")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await server_log.shows("slow ended")
+        await http_server.log.shows("slow ended")
 
 
 @pytest.mark.parametrize("http_server", ["sessions"], indirect=True)
-async def test_a_session_has_an_id_and_ends_with_the_connection(http_server, server_log, call):
+async def test_a_session_has_an_id_and_ends_with_the_connection(http_server, call):
     """agent:MCP-09"""
     mcp = await connect_mcp_streamable_http_server(http_server.url)
     first = mcp.session_id
@@ -71,7 +72,7 @@ async def test_a_session_has_an_id_and_ends_with_the_connection(http_server, ser
     assert await call(mcp.tools, "echo", {"text": "x"}) == "echo: x"
     assert mcp.session_id not in {None, first}
     await mcp.close()
-    assert [line for line in server_log.lines() if line.startswith("DELETE")] == ["DELETE None True"] * 2
+    assert [line for line in http_server.log.lines() if line.startswith("DELETE")] == ["DELETE None True"] * 2
 
 
 @pytest.mark.parametrize("http_server", ["sessions"], indirect=True)
@@ -135,7 +136,7 @@ async def test_a_user_may_take_longer_than_a_connect(http_server, call):
 
 
 @pytest.mark.parametrize("http_server", ["oauth"], indirect=True)
-async def test_a_provider_with_handlers_of_its_own_needs_no_help_and_tokens_are_used_again(http_server, server_log):
+async def test_a_provider_with_handlers_of_its_own_needs_no_help_and_tokens_are_used_again(http_server):
     urls = []
 
     async def redirect(url):
@@ -150,7 +151,7 @@ async def test_a_provider_with_handlers_of_its_own_needs_no_help_and_tokens_are_
     for again in (provider, oauth(http_server, storage)):
         async with await connect_mcp_streamable_http_server(http_server.url, auth_provider=again) as mcp:
             assert len(mcp.tools) == 12
-    assert server_log.lines().count("token issued") == 1
+    assert http_server.log.lines().count("token issued") == 1
 
 
 @pytest.mark.parametrize("http_server", ["oauth"], indirect=True)
@@ -176,13 +177,10 @@ async def test_finish_auth_without_an_auth_provider_is_refused(http_server):
             await mcp.finish_auth("x")
 
 
-async def test_nobody_at_the_address_is_named(http_server):
-    http_server.stop()
-    try:
-        with pytest.raises(MCPConnectionError, match=http_server.url):
-            await connect_mcp_streamable_http_server(http_server.url)
-    finally:
-        http_server.start()
+async def test_nobody_at_the_address_is_named():
+    url = f"http://127.0.0.1:{free_port()}/mcp"
+    with pytest.raises(MCPConnectionError, match=url):
+        await connect_mcp_streamable_http_server(url)
 
 
 async def test_an_address_that_is_no_mcp_server_is_named(http_server):

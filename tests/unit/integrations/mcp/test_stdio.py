@@ -48,20 +48,20 @@ async def test_tools_of_all_pages_with_clean_names_and_calls_by_the_original_one
         assert (await mcp.client.call_tool("a.b/c d", {"text": "y"})).content[0].text == "a.b/c d: y"
 
 
-async def test_images_structured_content_and_failures(stdio_server, call):
-    """agent:MCP-08"""
+async def test_images_structured_content_failures_and_calls_side_by_side(stdio_server, call, monkeypatch):
+    """agent:MCP-08 - one server for all of it, which sees only what it is given."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     async with await connect_mcp_stdio_server(stdio_server()) as mcp:
         picture = await call(mcp.tools, "picture")
         assert [block["type"] for block in picture] == ["text", "image"]
         assert await call(mcp.tools, "structured") == 'done\n{"total":3}'
         with pytest.raises(ToolExecutionError, match="no such page"):
             await call(mcp.tools, "fail")
-
-
-async def test_calls_run_side_by_side(stdio_server, call):
-    async with await connect_mcp_stdio_server(stdio_server()) as mcp:
         answers = await asyncio.gather(*(call(mcp.tools, "echo", {"text": n}) for n in range(20)))
-    assert answers == [f"echo: {n}" for n in range(20)]
+        assert answers == [f"echo: {n}" for n in range(20)]
+        names = await call(mcp.tools, "env")
+    assert "SERVER_LOG" in names
+    assert "ANTHROPIC_API_KEY" not in names
 
 
 async def test_a_server_that_dies_during_a_call_is_an_error_and_the_next_call_starts_it_again(stdio_server, call):
@@ -140,14 +140,6 @@ async def test_an_existing_client_of_the_official_sdk(stdio_server, call):
         assert len(await create_mcp_tools(client.session)) == 12
 
 
-async def test_the_server_sees_only_what_it_is_given(stdio_server, call, monkeypatch):
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
-    async with await connect_mcp_stdio_server(stdio_server()) as mcp:
-        names = await call(mcp.tools, "env")
-    assert "SERVER_LOG" in names
-    assert "ANTHROPIC_API_KEY" not in names
-
-
 async def test_a_command_that_does_not_exist_is_named():
     for command in ("no-such-command-anywhere", "/no/such/command"):
         with pytest.raises(MCPConnectionError, match=command):
@@ -158,7 +150,7 @@ async def test_a_command_that_does_not_exist_is_named():
 async def test_a_program_that_is_no_mcp_server_is_named_and_ended(stdio_server, kind):
     """agent:W-41"""
     with pytest.raises(MCPConnectionError, match="is it an MCP server"):
-        await connect_mcp_stdio_server(stdio_server(kind), connect_timeout_ms=1500)
+        await connect_mcp_stdio_server(stdio_server(kind), connect_timeout_ms=600)
 
 
 async def test_a_program_that_ends_at_once_is_named():

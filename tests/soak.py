@@ -1,0 +1,33 @@
+"""Doing something thousands of times, and seeing that nothing of it stays in memory."""
+
+import gc
+import os
+import sys
+
+TIMES = int(os.environ.get("LATTICE_TEST_SOAK", "600"))
+"""How often; LATTICE_TEST_SOAK=10000 is what the promise says."""
+
+_WARM_UP = 200
+_FEW = 300
+
+
+async def leaves_nothing(once, settle=None, times=TIMES):
+    """Run ``await once()`` often; the number of memory blocks that the interpreter holds must not grow with it.
+
+    ``settle()`` waits for what goes on in the background.
+    """
+
+    async def run(count):
+        for number in range(count):
+            await once()
+            if settle is not None and number % 100 == 99:
+                await settle()
+        if settle is not None:
+            await settle()
+        for _ in range(3):
+            gc.collect()
+        return sys.getallocatedblocks()
+
+    before = await run(_WARM_UP)
+    after = await run(times)
+    assert after - before < _FEW + times // 20, f"{after - before} blocks more after {times} times"
