@@ -30,7 +30,8 @@ class Waiting(StorePart):
             return await self._block(block_ms, *command)
         except (RedisConnectionError, RedisTimeoutError, OSError) as error:
             # The builtin TimeoutError is an OSError: the server said nothing for longer than the wait and its margin.
-            raise StoreUnreachableError(f"{command[0]}: Redis is away ({str(error) or 'no answer'})", cause=error) from error
+            reason = str(error) or "no answer"
+            raise StoreUnreachableError(f"{command[0]}: Redis is away ({reason})", cause=error) from error
         except RedisError as error:
             raise StoreError(f"{command[0]}: {error}", cause=error) from error
 

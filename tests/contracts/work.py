@@ -22,7 +22,7 @@ def item(member="backend", content="do it", *, run_id="run-1", sender=LEAD_MAILB
     return WorkItem(message=message, member=member, conversation=more.pop("conversation", ""), **more)
 
 
-def batch(*items, id="batch-1", **more):
+def batch(*items, id="batch-1", **more):  # noqa: A002 - the name that the record has
     return Batch(id=id, items=items, **more)
 
 

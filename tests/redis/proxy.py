@@ -55,9 +55,7 @@ class Proxy:
             upstream_reader, upstream_writer = await asyncio.open_connection(*self.target)
             sides.append(upstream_writer)
             self.writers |= set(sides)
-            await asyncio.gather(
-                self._pump(reader, upstream_writer), self._pump(upstream_reader, writer, replies=True)
-            )
+            await asyncio.gather(self._pump(reader, upstream_writer), self._pump(upstream_reader, writer, replies=True))
         except (OSError, asyncio.CancelledError):
             pass
         finally:

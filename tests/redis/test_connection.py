@@ -42,7 +42,9 @@ def test_a_url_is_shown_without_its_password(url, shown):
     assert "s3cret" not in redact_url(url)
 
 
-@pytest.mark.parametrize("url", ["http://:s3cret@x", "localhost:6379", "", "redis://host:port", "redis://h?socket_timeout=x"])
+@pytest.mark.parametrize(
+    "url", ["http://:s3cret@x", "localhost:6379", "", "redis://host:port", "redis://h?socket_timeout=x"]
+)
 def test_what_is_no_redis_url_is_refused(url):
     for opened in (open_redis, open_blocking_redis):
         with pytest.raises(OptionError, match="Redis URL") as caught:
@@ -58,7 +60,9 @@ async def test_a_good_server_tells_its_facts(redis_url):
 
 async def test_an_unreachable_server_is_named_without_its_password():
     port = free_port()
-    with pytest.raises(StoreUnreachableError, match=f"redis://me:\\*\\*\\*@127.0.0.1:{port}/0 cannot be reached") as caught:
+    with pytest.raises(
+        StoreUnreachableError, match=f"redis://me:\\*\\*\\*@127.0.0.1:{port}/0 cannot be reached"
+    ) as caught:
         await check(f"redis://me:s3cret@127.0.0.1:{port}/0")
     assert "s3cret" not in str(caught.value)
     assert "lattice up" in str(caught.value)
@@ -164,7 +168,5 @@ def test_the_blocking_client_answers_bytes(redis_url):
 async def test_a_unix_socket_works(tmp_path):
     import tempfile
 
-    with tempfile.TemporaryDirectory(dir="/tmp") as short, own_server(
-        tmp_path, "--unixsocket", f"{short}/r.sock"
-    ):
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, own_server(tmp_path, "--unixsocket", f"{short}/r.sock"):
         assert (await check(f"unix://{short}/r.sock")).version

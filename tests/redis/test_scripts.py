@@ -8,7 +8,9 @@ from lattice.redis.scripts import load_scripts
 
 def shared_blocks():
     for script in load_scripts().values():
-        for name, body in re.findall(r"^-- shared: (\w+)\n(.*?)^-- end shared$", script.source.decode(), re.S | re.M):
+        for name, body in re.findall(
+            r"^-- shared: (\w+)\n(.*?)^-- end shared$", script.source.decode(), re.DOTALL | re.MULTILINE
+        ):
             yield script.name, name, body
 
 

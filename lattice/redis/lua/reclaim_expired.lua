@@ -167,8 +167,8 @@ local function bury(id, member, attempt, owner)
   report(id, id .. '-report', reason, cjson.encode({status = 'failed', error = failure}))
   redis.call('HSET', prefix .. 'message:' .. id, 'error', cjson.encode(failure))
   close(id, 'failed')
-  local letter = redis.call('XADD', prefix .. 'dead', 'MAXLEN', '~', max_dead, '*', 'id', id, 'member', member, 'attempt',
-    attempt, 'reason', reason)
+  local letter = redis.call('XADD', prefix .. 'dead', 'MAXLEN', '~', max_dead, '*', 'id', id, 'member', member,
+    'attempt', attempt, 'reason', reason)
   redis.call('HSET', prefix .. 'message:' .. id, 'dead', letter)
 end
 
