@@ -80,7 +80,7 @@ def answer(body):
 
 PROGRAMS = [
     pytest.param(code, id=f"{page.name}-{number}")
-    for page in (ROOT / "README.md", DOCS / "agents.md", DOCS / "teams.md")
+    for page in (ROOT / "README.md", DOCS / "agents.md", DOCS / "teams.md", DOCS / "observability.md")
     for number, code in enumerate(blocks(page, "python"), start=1)
 ]
 

@@ -1,7 +1,6 @@
 """``lattice-worker`` as a process: it works, drains, hands back, and outlives a Redis that goes away."""
 
 import signal
-import socket
 import urllib.request
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ from lattice.redis.connection import open_redis
 from lattice.runs import Batch, RunRecord, Step, WorkItem
 from tests.processes.commands import Commands, until
 from tests.processes.servers import RedisServer
+from tests.redis_server import free_port
 from workers.connections import OwnRedisRunStore
 
 pytestmark = [pytest.mark.processes, pytest.mark.redis]
@@ -123,14 +123,25 @@ async def test_a_worker_outlives_a_redis_that_was_restarted(server, commands):
     await store.close()
 
 
-async def test_the_health_check_says_that_it_works(commands):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    worker = commands.start("lattice-worker", "--member", "backend", "--health-port", port)
-    worker.says("working")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+def get(port, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
         assert answer.status == 200
+        return answer.read().decode()
+
+
+async def test_it_says_that_it_works_and_how_much(store, commands):
+    health, metrics = free_port(), free_port()
+    ports = ("--health-port", health, "--metrics-port", metrics)
+    worker = commands.start("lattice-worker", "--member", "backend", "--concurrency", 1, *ports)
+    worker.says("working")
+    assert get(health, "/livez") == get(health, "/readyz") == '{"status":"ok"}'
+    await hand_off(store, "first", "second")
+    waits = 'lattice_mailbox_depth{lattice_member="backend",lattice_team="gated"} 1'
+    until(lambda: waits in get(metrics, "/metrics"), "one of two waits")
+    assert 'lattice_messages_claimed_total{lattice_member="backend",lattice_team="gated"} 1' in get(metrics, "/metrics")
+    (commands.folder / "open").touch()
+    settled = 'lattice_messages_settled_total{lattice_member="backend",lattice_status="done",lattice_team="gated"} 2'
+    until(lambda: settled in get(metrics, "/metrics"), "both are settled")
     worker.send(signal.SIGINT)
     worker.ends(0)
 
