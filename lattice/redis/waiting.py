@@ -37,12 +37,12 @@ class Waiting(StorePart):
 
     async def wait_for_mail(self, member: str, timeout_ms: int) -> bool:
         """See ``RunStore.wait_for_mail``."""
-        return await self._wait(timeout_ms, "BLPOP", self.keys.doorbell(member), timeout_ms / 1000) is not None
+        return await self._wait(timeout_ms, "BLPOP", self.keys.doorbell(member), _seconds(timeout_ms)) is not None
 
     async def wait_for_signals(self, process_id: str, timeout_ms: int) -> list[str]:
         """See ``RunStore.wait_for_signals``."""
         key = self.keys.signals(process_id)
-        first = await self._wait(timeout_ms, "BLPOP", key, timeout_ms / 1000)
+        first = await self._wait(timeout_ms, "BLPOP", key, _seconds(timeout_ms))
         if first is None:
             return []
         more = await self._lane.command("LPOP", key, 1_000)
@@ -81,8 +81,13 @@ class Waiting(StorePart):
         """Wait until a run has an event newer than ``after``, without following its deltas."""
         event_id, _ = _offset(after)
         stream = self.keys.events(run_id)
-        command = ("XREAD", "COUNT", 1, "BLOCK", timeout_ms, "STREAMS", stream, event_id)
+        command = ("XREAD", "COUNT", 1, "BLOCK", max(timeout_ms, 1), "STREAMS", stream, event_id)
         return bool(await self._wait(timeout_ms, *command))
+
+
+def _seconds(timeout_ms: int) -> float:
+    """Return the timeout of a blocking pop; Redis 6.2 cuts what is nearly a millisecond to 0, which is for ever."""
+    return max(timeout_ms, 10) / 1000
 
 
 def _offset(after: str) -> tuple[str, str]:
