@@ -14,6 +14,7 @@ from lattice.errors import OptionError
 from lattice.integrations import langsmith as langsmith_module
 from lattice.integrations.langsmith import create_langsmith_context_tracer
 from lattice.testing import ScriptedModel, tool_use, turn
+from tests.teams import echo, handoff, team_of
 
 USAGE = {"input_tokens": 100, "output_tokens": 20, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 50}
 
@@ -299,7 +300,7 @@ def agent(tracer, *replies):
 
 
 async def test_a_real_agent_with_the_real_client_reaches_the_endpoint(receiver):
-    """agent:LS-01 agent:LS-03"""
+    """agent:LS-01 agent:LS-03 agent:LS-15 - a client of its own stands for the key and the URL."""
     tracer = create_langsmith_context_tracer(api_key="key", api_url=receiver.url, project_name="P")
     await agent(tracer, turn(tool_use("add", {"a": 1}), usage=USAGE), "done").prompt("hi")
     await tracer.close()
@@ -364,3 +365,19 @@ async def test_the_end_of_a_query_does_not_wait_for_a_backend_that_hangs():
     gate.set()
     await tracer.flush()
     assert tracer.tree.open_runs == 0
+
+
+async def test_a_team_is_one_root_chain_with_a_child_for_every_leg_and_member():
+    """team:TRC-13"""
+    host = Host()
+    tracer = create_langsmith_context_tracer(run_tree=host)
+    await team_of([turn(handoff("a")), "done"], {"a": echo("a")}).prompt("go", tracer=tracer)
+    await tracer.flush()
+    (root,) = host.roots
+    assert root.options["name"] == "squad"
+    assert root.options["extra"]["metadata"]["runtime"] == "team"
+    assert root.options["extra"]["metadata"]["team"] == "squad"
+    assert [child.options["run_type"] for child in root.children] == ["chain"] * 3
+    sessions = {tree.options["extra"]["metadata"]["sdk_session_id"] for tree in (root, *root.children)}
+    assert len(sessions) == 1
+    assert all("runtime" not in child.options["extra"]["metadata"] for child in root.children)

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from lattice import AbortController, AbortError
-from lattice.testing import turn
+from lattice import AbortController, AbortError, OptionError, create_bare_agent
+from lattice.testing import ScriptedModel, turn
 from tests.teams import echo, handoff, spec, team_of
 
 
@@ -110,6 +110,34 @@ async def test_a_nested_team_is_a_child_of_the_outer_root():
     below = [row for row in tracer.of("run_start") if row.get("parent_run_id") == nested["run_id"]]
     assert len(below) == 3
     assert len({row["session_id"] for row in tracer.rows}) == 1
+
+
+async def test_the_tracer_of_a_team_takes_its_runs_unless_the_query_names_another():
+    """team:TRC-01"""
+    own, other = Tracer(), Tracer()
+    await make(tracer=own).prompt("go")
+    assert len(own.of("run_start")) == 4
+    await make(tracer=own).prompt("go", tracer=other)
+    assert len(own.of("run_start")) == len(other.of("run_start")) == 4
+    with pytest.raises(OptionError, match="on_event"):
+        make(tracer=object())
+
+
+async def test_draining_mailboxes_is_not_traced():
+    """team:TRC-14"""
+    tracer = Tracer()
+    team = make(tracer=tracer)
+    await team.send("manager", "a", "hello")
+    await team.drain(max_rounds=1)
+    assert tracer.rows == []
+
+
+async def test_a_host_may_hang_a_query_below_a_run_of_its_own():
+    """team:TRC-15"""
+    tracer = Tracer()
+    agent = create_bare_agent(model="m", model_client=ScriptedModel(["hi"]), tracer=tracer)
+    await agent.prompt("go", trace_parent=("session", "parent"))
+    assert {(row["session_id"], row["parent_run_id"]) for row in tracer.rows} == {("session", "parent")}
 
 
 async def test_without_a_tracer_no_run_has_a_parent_that_nobody_recorded():

@@ -50,6 +50,14 @@ async def test_a_plain_request_has_the_documented_body_and_headers(ask):
     assert "authorization" not in request.headers
 
 
+async def test_a_large_output_needs_no_stream(ask):
+    """agent:ANT-21"""
+    async with MessagesApiServer(["a"]) as server:
+        message = await ask(server, max_tokens=200_000, stream=False)
+    assert message["content"][0]["text"] == "a"
+    assert server.requests[0].body["max_tokens"] == 200_000
+
+
 async def test_stream_is_sent_only_when_streaming_and_an_empty_system_prompt_never(ask):
     """agent:ANT-01"""
     async with MessagesApiServer(["a"]) as server:

@@ -18,7 +18,21 @@ from mcp.shared.auth import OAuthToken
 
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 PNG = "iVBORw0KGgo="
-NAMES = ["echo", "a.b/c d", "a_b/c:d", "x" * 200, "picture", "structured", "fail", "slow", "die", "pid", "日本", "env"]
+NAMES = [
+    "echo",
+    "a.b/c d",
+    "a_b/c:d",
+    "x" * 200,
+    "picture",
+    "structured",
+    "fail",
+    "slow",
+    "die",
+    "pid",
+    "日本",
+    "env",
+    "client",
+]
 PAGE = 5
 
 
@@ -51,6 +65,9 @@ async def call_tool(_context, params):
             log("slow ended")
     if name == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if name == "client":
+        client = _context.session.client_params.client_info
+        return types.CallToolResult(content=[text(f"{client.name} {client.version}")])
     if name == "pid":
         return types.CallToolResult(content=[text(str(os.getpid()))])
     if name == "env":

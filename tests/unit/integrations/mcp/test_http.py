@@ -15,11 +15,17 @@ pytestmark = pytest.mark.processes
 
 
 async def test_tools_calls_and_headers(http_server, call):
-    """agent:MCP-09"""
-    options = {"name_prefix": "remote", "request_init": {"headers": {"X-Workspace": "demo"}}}
+    """agent:MCP-09 agent:MCP-10"""
+    options = {
+        "client_name": "mine",
+        "client_version": "7",
+        "name_prefix": "remote",
+        "request_init": {"headers": {"X-Workspace": "demo"}},
+    }
     async with await connect_mcp_streamable_http_server(http_server.url, **options) as mcp:
-        assert len(mcp.tools) == 12
+        assert len(mcp.tools) == 13
         assert await call(mcp.tools, "remote_echo", {"text": "x"}) == "echo: x"
+        assert await call(mcp.tools, "remote_client") == "mine 7"
     noted = [line.split()[1] for line in http_server.log.lines() if line.startswith(("POST", "GET", "DELETE"))]
     assert set(noted) == {"demo"}
 
@@ -132,7 +138,7 @@ async def test_a_user_may_take_longer_than_a_connect(http_server, call):
         await asyncio.sleep(1.2)
         back = await user_agrees(mcp.authorization_url)
         await mcp.finish_auth(back["code"], state=back["state"])
-        assert len(mcp.tools) == 12
+        assert len(mcp.tools) == 13
 
 
 @pytest.mark.parametrize("http_server", ["oauth"], indirect=True)
@@ -150,7 +156,7 @@ async def test_a_provider_with_handlers_of_its_own_needs_no_help_and_tokens_are_
     provider = oauth(http_server, storage, redirect_handler=redirect, callback_handler=callback)
     for again in (provider, oauth(http_server, storage)):
         async with await connect_mcp_streamable_http_server(http_server.url, auth_provider=again) as mcp:
-            assert len(mcp.tools) == 12
+            assert len(mcp.tools) == 13
     assert http_server.log.lines().count("token issued") == 1
 
 

@@ -39,7 +39,7 @@ async def test_tools_of_all_pages_with_clean_names_and_calls_by_the_original_one
     """agent:MCP-01 agent:MCP-03 agent:MCP-09"""
     async with await connect_mcp_stdio_server(stdio_server(), name_prefix="docs") as mcp:
         names = [definition.name for definition in mcp.tools]
-        assert len(names) == len(set(names)) == 12
+        assert len(names) == len(set(names)) == 13
         assert names[0] == "docs_echo"
         assert max(map(len, names)) == 64
         assert await call(mcp.tools, "docs_echo", {"text": "é 😀"}) == "echo: é 😀"
@@ -49,7 +49,7 @@ async def test_tools_of_all_pages_with_clean_names_and_calls_by_the_original_one
 
 
 async def test_images_structured_content_failures_and_calls_side_by_side(stdio_server, call, monkeypatch):
-    """agent:MCP-08 - one server for all of it, which sees only what it is given."""
+    """agent:MCP-08 agent:MCP-10 - one server for all of it, which sees only what it is given."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     async with await connect_mcp_stdio_server(stdio_server()) as mcp:
         picture = await call(mcp.tools, "picture")
@@ -60,6 +60,7 @@ async def test_images_structured_content_failures_and_calls_side_by_side(stdio_s
         answers = await asyncio.gather(*(call(mcp.tools, "echo", {"text": n}) for n in range(20)))
         assert answers == [f"echo: {n}" for n in range(20)]
         names = await call(mcp.tools, "env")
+        assert await call(mcp.tools, "client") == "agent-lattice 0.1.0"
     assert "SERVER_LOG" in names
     assert "ANTHROPIC_API_KEY" not in names
 
@@ -135,9 +136,9 @@ async def test_an_existing_client_of_the_official_sdk(stdio_server, call):
     parameters = StdioServerParameters(**stdio_server())
     async with Client(parameters) as client:
         tools = await create_mcp_tools(client)
-        assert len(tools) == 12
+        assert len(tools) == 13
         assert await call(tools, "echo", {"text": "x"}) == "echo: x"
-        assert len(await create_mcp_tools(client.session)) == 12
+        assert len(await create_mcp_tools(client.session)) == 13
 
 
 async def test_a_command_that_does_not_exist_is_named():
