@@ -1,6 +1,7 @@
 """The programmatic face of a running team: submit a task, follow it, get its result, cancel it."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -111,7 +112,8 @@ class LatticeClient:
             webhooks: URLs that get a POST when the run has succeeded or failed.
             depends_on: ids of runs that must have succeeded first.
             options: what the run's record keeps beside the task.
-            traceparent: the W3C trace context that the run belongs to.
+            traceparent: the W3C trace context that the run belongs to; by default that of the current OpenTelemetry
+                span, if there is one.
 
         Raises:
             OptionError: a value cannot be used.
@@ -133,7 +135,7 @@ class LatticeClient:
             task=check_task(task, self.options.max_message_bytes),
             conversation=run_conversation(run_id),
             options={**(options or {}), **({"retry": retry} if retry else {})},
-            traceparent=traceparent,
+            traceparent=traceparent or _current_traceparent(),
         )
         async with self._at_once:
             await self._start(run, submission, taken=id is not None)
@@ -306,6 +308,15 @@ class LatticeClient:
                 return await ask()
             except REDIS_DOWN as error:
                 await backoff.pause("waiting for a run", error)
+
+
+def _current_traceparent() -> str | None:
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None or not api.get_current_span().get_span_context().is_valid:
+        return None
+    from lattice.integrations.opentelemetry.propagation import current_traceparent  # noqa: PLC0415 - only if it is used
+
+    return current_traceparent()
 
 
 def _missing(run_id: str) -> OptionError:

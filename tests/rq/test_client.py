@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from opentelemetry import trace
 
 from lattice.client import LatticeClient
 from lattice.errors import OptionError, SizeLimitError
@@ -46,6 +47,20 @@ async def test_the_result_is_what_the_run_ended_with(client, store):
         "error": None,
     }
     assert (await client.result(run_id))["result"] == "the answer"
+
+
+async def test_a_run_belongs_to_the_trace_that_it_is_submitted_in(client):
+    here = trace.SpanContext(int("a" * 32, 16), int("b" * 16, 16), is_remote=False, trace_flags=trace.TraceFlags(1))
+    with trace.use_span(trace.NonRecordingSpan(here)):
+        inside = await client.submit("do it")
+        named = await client.submit("do it", traceparent=f"00-{'c' * 32}-{'d' * 16}-01")
+    outside = await client.submit("do it")
+    runs = [await client.run(run_id) for run_id in (inside, named, outside)]
+    assert [run.traceparent for run in runs] == [
+        f"00-{'a' * 32}-{'b' * 16}-01",
+        f"00-{'c' * 32}-{'d' * 16}-01",
+        None,
+    ]
 
 
 async def test_many_results_are_waited_for_on_few_connections(client, store, redis_url):
