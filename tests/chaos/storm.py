@@ -15,6 +15,7 @@ from lattice.errors import LatticeError
 from lattice.redis.connection import open_redis
 from lattice.redis.keys import Keys
 from lattice.redis.run_store import RedisRunStore
+from lattice.rq.queue import queue_name
 from lattice.run_store import StoreOptions
 from tests.chaos.checker import Cancel, Story, check
 from tests.chaos.faults import FAULT
@@ -24,6 +25,7 @@ from tests.chaos.record import read_record
 from tests.chaos.watch import Recovery
 from tests.chaos.world import read_world
 from tests.processes.servers import RedisServer
+from tests.processes.team_commands import until
 
 APP = "tests.chaos.app:team"
 TEAM = "storm"
@@ -102,6 +104,8 @@ class Storm:
         self.slots = {}
         self.background = set()
         self.raining = True
+        self.broken_start = None
+        """What a process said that ended with an error of its own: nothing that a fault explains."""
         self.numbers = 0
 
     async def run(self):
@@ -157,6 +161,7 @@ class Storm:
     async def _until(self, condition, within, what):
         deadline = time.monotonic() + within
         while not condition():
+            assert self.broken_start is None, self.broken_start[-3000:]
             assert time.monotonic() < deadline, f"{what}: not within {within:g} s"
             await asyncio.sleep(0.05)
 
@@ -197,6 +202,8 @@ class Storm:
         while True:
             for slot, process in list(self.slots.items()):
                 if not process.alive:
+                    if process.code == 1:
+                        self.broken_start = process.log
                     self.done[f"ended with {process.code}"] += 1
                     self._start(slot, KINDS[slot])
             await asyncio.sleep(self.random.uniform(0.05, 0.4))
@@ -220,8 +227,10 @@ class Storm:
         if victim is None:
             return False
         victim.freeze()  # what it holds is looked at while it can no longer change
-        await self.recovery.lost(victim.pid)
-        victim.kill()
+        try:
+            await self.recovery.lost(victim.pid)
+        finally:
+            victim.kill()
         return True
 
     async def _freeze(self):
@@ -229,8 +238,8 @@ class Storm:
         if victim is None:
             return False
         victim.freeze()
-        await self.recovery.lost(victim.pid)
         self._begin(self._thaw(victim, self.plan.lease * self.random.uniform(1.2, 2.5)))
+        await self.recovery.lost(victim.pid)
         return True
 
     async def _thaw(self, victim, seconds):
@@ -295,6 +304,8 @@ class Storm:
 
     async def _judge(self, calm):
         await self._until(lambda: not any(p.stopped for p in self.slots.values() if p.alive), 30, "all are thawed")
+        await self.redis.connection_pool.disconnect()  # some of its connections are from before a restart
+        await until(self._rq_is_done, 60)
         await asyncio.sleep(1.5)  # what a cancelled run may still do, it does now
         for cancel in self.cancels.values():
             self._mark_deaf(cancel)
@@ -324,8 +335,13 @@ class Storm:
             **{f"recovery {k}": v for k, v in self.recovery.figures.items()},
             "calm after (s)": round(calm, 1),
             "bytes left in Redis": size,
+            "slowest": self.recovery.slowest,
         }
         return Outcome(findings.problems, figures, findings.broken)
+
+    async def _rq_is_done(self):
+        """Whether RQ, too, knows of every end: a coordinator may have died before it could say so."""
+        return await self.redis.zcard(f"rq:wip:{queue_name(TEAM)}") == 0
 
     def _mark_deaf(self, cancel):
         for pid, since, until in self.deaf:

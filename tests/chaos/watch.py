@@ -55,13 +55,18 @@ class Recovery:
                 continue  # the server was away meanwhile
             lost_at, before = self._open[name]
             if name in self._bound and (token != before or not owner):
-                self.freed.append(now - lost_at)
+                self.freed.append((now - lost_at, time.time() - (now - lost_at), name))
                 self._bound.discard(name)
             if status in ENDED or status is None:
                 del self._open[name]  # it had ended just then, or was cancelled: nothing to recover
             elif token != before:
                 self.times.append(now - lost_at)
                 del self._open[name]
+
+    @property
+    def slowest(self):
+        """The leases that were free last: name, when their holder was lost (epoch seconds), how long it took."""
+        return [f"{name} lost at {at:.1f}: {took:.1f} s" for took, at, name in sorted(self.freed, reverse=True)[:5]]
 
     def disturbed(self):
         """Forget what is open: the server itself was away, so the times would say nothing of leases."""
@@ -72,7 +77,7 @@ class Recovery:
     def figures(self):
         """How many leases were recovered, after how many seconds they were freed, and held by somebody else again."""
         shown = {"recovered": len(self.times)}
-        for what, times in (("freed", sorted(self.freed)), ("taken", sorted(self.times))):
+        for what, times in (("freed", sorted(took for took, *_ in self.freed)), ("taken", sorted(self.times))):
             for name, share in QUANTILES.items():
                 if times:
                     shown[f"{what} {name} (s)"] = round(times[min(len(times) - 1, int(share * len(times)))], 2)
