@@ -12,6 +12,7 @@ from lattice.memory.mailbox import create_memory_mailbox
 from lattice.run_store import RunStore
 from lattice.team.actor import lead_source
 from lattice.team.agent_tool import agent_tool
+from lattice.team.assembly import check_added_tools
 from lattice.team.definition import Directory, TeamMemberDefinition
 from lattice.team.drain import Drain, TeamDrainResult, read_drain_options
 from lattice.team.mailbox_tools import mailbox_tools
@@ -107,6 +108,10 @@ class Team:
         self._member_tools = [_member_tool(member) for member in self.members]
         self.tools = [*self._member_tools, *self._lead_mail_tools(self._mail)]
         self.member_tools = {member.key: self._tools_for(member, self._mail) for member in self.members}
+        check_added_tools(f"the lead of team {name!r}", lead, self.tools)
+        for member in self.members:
+            who = f"the member {member.key!r} of team {name!r}"
+            check_added_tools(who, member.agent, self.member_tools[member.key])
         self._runner = TeamRunner(root=lead, mailbox=self.mailbox, source=lead_source(self.key), team=self)
 
     def _lead_mail_tools(self, mail: Any) -> list[ToolDefinition]:

@@ -88,6 +88,7 @@ async def test_a_failing_lead_fails_the_run(start):
 
 
 async def test_one_turn_of_a_member_is_one_step(start):
+    """team:W-08"""
     lead = lead_of(handoff("a", "one"), handoff("a", "two"), handoff("a", "three"))
     cluster = start(crew(lead, {"a": echo("a")}))
     worker = await cluster.worker("a")
@@ -117,6 +118,7 @@ class Gate:
 
 
 async def test_a_coordinator_that_dies_while_it_waits_is_followed_by_another(start):
+    """team:W-05"""
     gate = Gate()
 
     async def member(request):

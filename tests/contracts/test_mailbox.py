@@ -66,7 +66,7 @@ async def test_a_sent_message_is_kept_as_it_was_returned(mailbox):
 
 
 async def test_what_the_sender_leaves_open_comes_from_the_message_itself(mailbox):
-    """team:MBX-05"""
+    """team:MBX-05 team:MBX-06"""
     sent = await mailbox.send("manager", WORKER, "x")
     assert sent.thread_id == sent.work_item_id == sent.upstream_message_id == sent.id
     assert sent.parent_message_id is None
@@ -74,7 +74,7 @@ async def test_what_the_sender_leaves_open_comes_from_the_message_itself(mailbox
 
 
 async def test_what_the_sender_leaves_open_comes_from_the_parent(mailbox):
-    """team:MBX-05 team:SQL-07"""
+    """team:MBX-05 team:SQL-07 team:MBX-06"""
     parent = await mailbox.send("manager", WORKER, "x", thread_id="t", work_item_id="w", upstream_message_id="u")
     reply = await mailbox.send(WORKER, "manager", "y", parent_message_id=parent.id)
     assert (reply.thread_id, reply.work_item_id, reply.upstream_message_id) == ("t", "w", "u")
@@ -90,7 +90,7 @@ async def test_an_unknown_parent_is_recorded_and_gives_nothing(mailbox):
 
 
 async def test_the_role_is_inferred_when_none_is_given(mailbox):
-    """team:MBX-07"""
+    """team:MBX-07 team:MBX-04"""
     request = await mailbox.send("manager", WORKER, "1")
     report = await mailbox.send(WORKER, "manager", "2", parent_message_id=request.id)
     sideways = await mailbox.send(WORKER, "crew::qa", "3", parent_message_id=request.id)
@@ -191,6 +191,7 @@ async def test_lone_surrogates_do_not_enter(mailbox):
 
 
 async def test_a_metadata_that_is_changed_later_stays_as_it_was_sent(mailbox):
+    """team:MBX-13"""
     metadata = {"list": [1]}
     sent = await mailbox.send("manager", WORKER, "x", metadata=metadata)
     metadata["list"].append(2)

@@ -184,7 +184,7 @@ async def test_other_tools_of_the_response_run_before_the_pause(world):
 
 
 async def test_the_pause_wins_over_a_tool_that_ends_the_turn(world):
-    """The tool's output stays in the conversation. team:W-33"""
+    """The tool's output stays in the conversation. team:W-33 team:HND-07"""
     from lattice import tool
 
     finish = tool("finish", "Finish.", {"type": "object"}, lambda value: {"content": "over", "end_turn": True})

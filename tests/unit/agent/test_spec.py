@@ -12,7 +12,7 @@ def spec_of(script, **options):
 
 
 def test_what_a_spec_is():
-    """agent:SPEC-01, agent:SPEC-02, agent:SPEC-03"""
+    """agent:SPEC-01, agent:SPEC-02, agent:SPEC-03 team:SPEC-03 team:SPEC-07"""
     options = {"model": "m", "name": "ada", "workspace": False, "tools": [echo_tool()]}
     spec = define_agent(**options)
     options["model"] = "other"
@@ -37,7 +37,7 @@ def test_overrides_win_and_are_checked():
 
 
 async def test_sessions_share_no_history():
-    """agent:SPEC-05"""
+    """agent:SPEC-05 team:SPEC-05 team:SPEC-06"""
     spec = spec_of(lambda request: f"{len(request.messages)}")
     first, second = spec.spawn(), spec.spawn()
     assert first.session_id != second.session_id
@@ -61,7 +61,7 @@ def test_what_sessions_share():
 
 
 def test_each_session_has_its_own_workspace(tmp_path, monkeypatch):
-    """agent:SPEC-07 agent:W-22"""
+    """agent:SPEC-07 agent:W-22 team:SPEC-15 team:WSP-04"""
     monkeypatch.setenv("HOME", str(tmp_path))
     spec = define_agent(model="m", name="ada")
     folders = {spec.spawn().workspace.cwd for _ in range(2)}

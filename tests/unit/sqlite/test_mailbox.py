@@ -41,6 +41,7 @@ def test_a_table_name_is_a_plain_identifier(database, name):
 
 
 def test_only_a_connection_will_do():
+    """team:SQL-03 team:SQL-08"""
     with pytest.raises(OptionError, match=r"sqlite3\.Connection, not str"):
         create_sqlite_mailbox(database="mail.db")
 

@@ -189,7 +189,7 @@ class Rows:
 
 @pytest.mark.parametrize("own", [False, True])
 async def test_a_child_belongs_to_the_query_that_asked(own):
-    """agent:W-34 agent:LATER-05"""
+    """agent:W-34 agent:LATER-05 team:TRC-14"""
     rows, childs = Rows(), Rows()
     child = spec("child", [turn("found", usage=SPENT)], tracer=childs if own else None)
     supervisor = create_bare_agent(
@@ -284,7 +284,7 @@ async def test_templates_start_afresh_and_sessions_remember():
     ],
 )
 async def test_what_cannot_be_done_is_an_error_for_the_model_and_spawns_nothing(value, text):
-    """agent:AT-11 agent:AT-12 agent:AT-13 agent:AT-14 agent:W-23 team:ASK-06 team:ASK-07 team:ASK-08 team:AGT-06 team:GRT-13 team:W-37"""
+    """agent:AT-11 agent:AT-12 agent:AT-13 agent:AT-14 agent:W-23 team:ASK-06 team:ASK-07 team:ASK-08 team:AGT-06 team:GRT-13 team:W-37 team:SPEC-11"""
     spawned = []
 
     class Template:

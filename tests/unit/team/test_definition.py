@@ -36,7 +36,7 @@ def test_names_are_cleaned_like_tool_names():
 
 @pytest.mark.parametrize(("first", "second"), [("a.b", "a_b"), ("x", "x"), ("a b", "a  b")])
 def test_members_that_would_share_a_name_are_refused(first, second):
-    """team:W-38"""
+    """team:W-38 team:TEAM-18"""
     with pytest.raises(OptionError, match="rename one"):
         Directory("squad", [member(first), member(second)])
 
@@ -62,7 +62,7 @@ def test_recipients_are_found_by_name_and_by_mailbox(to):
 
 @pytest.mark.parametrize("to", ["nobody", "other::a", "a::a", ""])
 def test_unknown_recipients_are_refused_with_those_that_exist(to):
-    """team:W-23"""
+    """team:W-23 team:TEAM-14"""
     with pytest.raises(OptionError, match="manager, a"):
         Directory("squad", [member("a")]).resolve(to)
 

@@ -112,7 +112,7 @@ async def test_a_nested_team_closes_by_its_plain_result():
 
 
 async def test_an_abort_ends_the_drain():
-    """team:DRN-10"""
+    """team:DRN-10 team:ABRT-14"""
     controller = AbortController()
 
     async def reply(request):

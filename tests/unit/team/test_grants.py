@@ -103,7 +103,7 @@ def test_expired_grants_count_for_nothing(tmp_path):
 
 
 def test_every_access_must_be_covered(tmp_path):
-    """team:W-25 team:GRT-05"""
+    """team:W-25 team:GRT-05 team:GRT-06"""
     own = permissions(tmp_path, access=["write"])
     with pytest.raises(ToolPermissionDeniedError):
         authorize_grants([{"root": str(tmp_path), "access": ["execute"]}], own, "t")

@@ -41,7 +41,7 @@ async def test_sending_to_a_member(team):
 
 
 async def test_sending_to_nobody_is_an_error_with_the_recipients(team):
-    """team:W-23"""
+    """team:W-23 team:TOOL-11"""
     for to in ("nobody", "other::a"):
         block = await use(team.member_tools["a"], "team_send", {"to": to, "content": "x"})
         assert block["is_error"] is True

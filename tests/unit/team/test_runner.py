@@ -47,7 +47,7 @@ async def test_events_that_were_told_come_before_the_exception():
 
 
 async def test_work_that_was_accepted_is_cancelled_when_the_lead_breaks():
-    """team:W-09 team:W-41"""
+    """team:W-09 team:W-41 team:FAIL-12"""
 
     class Breaking:
         async def query(self, prompt, runtime, **options):
@@ -123,7 +123,7 @@ async def test_what_members_are_asked_with():
 
 
 async def test_the_output_format_is_the_leads_alone():
-    """team:W-26"""
+    """team:W-26 team:RUN-11 team:RUN-10"""
     lead, member = spec("lead", [turn(handoff("a")), "{}"]), spec("a", ["plain"])
     await team_of(lead, {"a": member}).prompt("go", output_format="json", reasoning_effort="high")
     assert {request.output_format for request in model_of(lead).requests} == {"json"}
@@ -206,7 +206,7 @@ async def test_errors_in_events_are_live_in_one_process():
 
 
 async def test_the_limit_holds_for_the_whole_run():
-    """team:W-17"""
+    """team:W-17 team:CON-05"""
     now, most = 0, 0
 
     async def leaf(request):
@@ -288,7 +288,7 @@ async def test_an_interrupt_during_a_batch_takes_effect_after_it():
 
 
 async def test_an_interrupt_during_a_batch_that_hands_off_is_not_lost():
-    """team:W-10"""
+    """team:W-10 team:INT-04 team:HND-07"""
     box = []
     stop = tool("stop", "Stop.", {"type": "object"}, lambda value: str(box[0].interrupt()))
     lead = spec("lead", [turn(handoff("a"), tool_use("stop", {})), "never"], tools=[stop])

@@ -133,7 +133,7 @@ async def test_messages_and_reports_are_linked():
 
 
 async def test_reports_are_read_once_they_stand_in_the_conversation():
-    """team:W-20"""
+    """team:W-20 team:RASK-03"""
     team = team_of([turn(handoff("a"), ask("a")), "done"], {"a": echo("a")})
     await team.prompt("go")
     assert [m.status for m in team.mailbox.inbox("manager", "all")] == ["read", "read"]
@@ -275,7 +275,7 @@ async def test_a_member_that_raises_or_ends_without_a_result_fails():
 
 
 async def test_a_failed_question_is_an_error_of_the_tool():
-    """team:W-12"""
+    """team:W-12 team:RASK-04"""
     team = team_of(lead_of(ask("bad"), then="went on"), {"bad": [APIError("down")]})
     events = await collect(team.query("go", stream=False))
     user = next(e for e in events if e.type == "user")
@@ -314,7 +314,7 @@ async def test_an_abort_while_members_work_cancels_everything_and_is_raised():
 
 @pytest.mark.parametrize("phase", ["before", "lead", "question"])
 async def test_an_abort_is_raised_in_every_phase(phase):
-    """team:W-15 team:ABRT-05"""
+    """team:W-15 team:ABRT-05 team:ABRT-03"""
     controller = AbortController()
     if phase == "before":
         controller.abort()
@@ -352,7 +352,7 @@ async def test_work_that_was_finished_before_an_abort_stays_done():
 
 
 async def test_one_members_own_abort_does_not_stop_the_others():
-    """team:W-14"""
+    """team:W-14 team:ABRT-04"""
     team = team_of(lead_of(handoff("a"), handoff("b"), then=said), {"a": [AbortError("mine")], "b": echo("b")})
     text = (await team.prompt("go")).result
     assert "status: cancelled" in text
@@ -360,7 +360,7 @@ async def test_one_members_own_abort_does_not_stop_the_others():
 
 
 async def test_giving_up_the_stream_stops_the_run():
-    """team:W-11"""
+    """team:W-11 team:RUN-08"""
     gone = asyncio.Event()
 
     async def hang(request):
@@ -398,7 +398,7 @@ async def test_cancelling_the_task_cancels_the_work():
 
 
 async def test_an_interrupt_while_members_work_ends_the_run_after_them():
-    """team:W-10"""
+    """team:W-10 team:INT-03 team:INT-06"""
     box = []
 
     async def member(request):
@@ -483,7 +483,7 @@ async def test_a_team_can_be_a_member():
 
 
 async def test_nested_teams_share_the_depth_of_the_outermost():
-    """team:W-18"""
+    """team:W-18 team:DEP-04"""
     inner = team_of(lead_of(ask("backend"), then=lambda r: results(r)[0]), {"backend": echo("backend")}, name="inner")
     outer = team_of(
         lead_of(ask("inner"), then=lambda r: results(r)[0]),
@@ -548,7 +548,7 @@ async def test_an_agent_that_waits_for_its_caller_gets_an_error_not_a_deadlock()
 
 
 def test_the_lead_gets_a_tool_per_member_and_nobody_is_changed():
-    """team:TEAM-06 team:TEAM-07 team:TEAM-08 team:W-28"""
+    """team:TEAM-06 team:TEAM-07 team:TEAM-08 team:W-28 team:TEAM-10 team:WSP-03"""
     lead, worker = spec("lead", ["x"]).spawn(), spec("worker", ["x"]).spawn()
     team = team_of(lead, {"b": worker, "a": spec("a", ["x"])}, expose_lead_mailbox_tools=True)
     names = [tool.name for tool in team.tools]
@@ -573,7 +573,7 @@ async def test_the_model_of_a_member_sees_the_mailbox_tools():
 
 @pytest.mark.parametrize("value", [0, 1.5, -1, True, "2"])
 def test_a_limit_that_is_no_positive_integer_is_refused_when_the_team_is_made(value):
-    """team:RUN-03"""
+    """team:RUN-03 team:RUN-04"""
     with pytest.raises(OptionError, match="must be a positive integer"):
         team_of(["x"], {}, runner={"max_concurrent_work_items": value})
 
@@ -623,6 +623,7 @@ async def test_the_result_tells_the_tokens_of_everybody():
 
 
 async def test_mailboxes_of_a_host_work_as_documented():
+    """team:MBX-01"""
     class Mailbox:
         def __init__(self):
             self.kept = {}
@@ -682,7 +683,7 @@ async def test_a_mailbox_that_breaks_under_a_handoff_breaks_the_run_and_cancels_
 
 
 async def test_a_live_member_under_two_names_is_never_asked_twice_at_once():
-    """team:W-16"""
+    """team:W-16 team:CON-07"""
     meter = Meter()
     shared = spec("shared", meter.member("shared")).spawn()
     members = {name: team_member(name=name, role="executor", agent=shared) for name in ("x", "y")}

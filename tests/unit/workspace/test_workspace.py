@@ -12,7 +12,7 @@ def resolved(option=None, **options):
 
 @pytest.mark.parametrize("option", [None, True, "", {}])
 def test_the_default_directory(option, tmp_path):
-    """agent:WS-01 agent:WS-05"""
+    """agent:WS-01 agent:WS-05 team:WSP-01"""
     made = resolved(option, name="backend", home=tmp_path)
     assert made.cwd == tmp_path / ".agent/workspaces/backend"
     assert made.allowed_directories == (made.cwd,)
@@ -48,7 +48,7 @@ def test_a_directory_that_cannot_be_created_is_named(tmp_path):
     ],
 )
 def test_a_name_becomes_one_segment(name, segment):
-    """agent:WS-02 agent:WS-03"""
+    """agent:WS-02 agent:WS-03 team:WSP-02"""
     assert workspace_segment(name, "s1") == segment
 
 
