@@ -22,7 +22,7 @@ from lattice.rq.results import cancel_waiting_job, job_has_ended
 from lattice.rq.submit import Submission, check_task, due_at, submit_run
 from lattice.rq.worker import REDIS_DOWN
 from lattice.run_store import RUN_ENDED, StoreOptions
-from lattice.runs import DeadLetter, ProcessInfo, RunRecord, RunStatus, WorkState, run_conversation
+from lattice.runs import Budget, DeadLetter, ProcessInfo, RunRecord, RunStatus, WorkState, run_conversation
 
 __all__ = ["LatticeClient"]
 
@@ -97,6 +97,9 @@ class LatticeClient:
         retry_interval: float = 0.0,
         webhooks: Sequence[str] = (),
         depends_on: Sequence[str] = (),
+        max_seconds: float | None = None,
+        max_model_calls: int | None = None,
+        max_tokens: int | None = None,
         options: dict[str, Any] | None = None,
         traceparent: str | None = None,
     ) -> str:
@@ -111,6 +114,9 @@ class LatticeClient:
             retry_interval: seconds before it is.
             webhooks: URLs that get a POST when the run has succeeded or failed.
             depends_on: ids of runs that must have succeeded first.
+            max_seconds: how long the run may take from its first start; then it fails with ``deadline_exceeded``.
+            max_model_calls: how many model calls it may make, all members together; then ``budget_exceeded``.
+            max_tokens: how many tokens it may use, cached ones included; then ``budget_exceeded``.
             options: what the run's record keeps beside the task.
             traceparent: the W3C trace context that the run belongs to; by default that of the current OpenTelemetry
                 span, if there is one.
@@ -126,6 +132,7 @@ class LatticeClient:
             webhooks=tuple(webhooks),
             depends_on=tuple(depends_on),
         )
+        budget = Budget(max_seconds=max_seconds, max_model_calls=max_model_calls, max_tokens=max_tokens)
         if id is not None and not id.strip():
             raise OptionError("id is empty; leave it out, or give a key that names the task")
         run_id = new_id() if id is None else derive_id(self.team, "submit", id)
@@ -134,7 +141,11 @@ class LatticeClient:
             team=self.team,
             task=check_task(task, self.options.max_message_bytes),
             conversation=run_conversation(run_id),
-            options={**(options or {}), **({"retry": retry} if retry else {})},
+            options={
+                **(options or {}),
+                **({"retry": retry} if retry else {}),
+                **({"budget": budget.to_dict()} if budget else {}),
+            },
             traceparent=traceparent or _current_traceparent(),
         )
         async with self._at_once:

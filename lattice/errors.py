@@ -14,6 +14,8 @@
     ├── SizeLimitError                    a text is larger than a mailbox takes
     ├── LeaseLostError                    a late write by somebody whose lease is gone
     ├── RunHeldError                      another coordinator drives this run
+    ├── BudgetExceededError               a run has used up its model calls or tokens
+    ├── DeadlineExceededError             a run has used up its time
     ├── RunParkedError                    a coordinator that leaves has handed the run over
     ├── StoreError                        a mailbox, history or run store broke
     └── AppError                          the app that defines a team cannot be used
@@ -29,7 +31,9 @@ __all__ = [
     "AbortError",
     "AgentSDKError",
     "AppError",
+    "BudgetExceededError",
     "ConcurrentQueryError",
+    "DeadlineExceededError",
     "LatticeError",
     "LeaseLostError",
     "MaxTurnsError",
@@ -168,6 +172,14 @@ class LeaseLostError(LatticeError):
 
 class RunHeldError(LatticeError):
     """Another coordinator drives this run."""
+
+
+class BudgetExceededError(LatticeError):
+    """The run has used up its budget of model calls or tokens."""
+
+
+class DeadlineExceededError(LatticeError):
+    """The run has used up its time."""
 
 
 class RunParkedError(LatticeError):

@@ -82,8 +82,8 @@ class RunStore(Protocol):
         """Accept a batch: send its messages, keep their order and the count to wait for, write the step.
 
         ``accepted`` or ``exists`` (accepted before; nothing is sent again) with the stored messages, or ``stale``, or
-        ``full`` when a mailbox is at its depth limit (nothing is sent). A message keeps the id that it has (the engine's
-        receipts and events name it before it is sent); one whose id is empty gets one. So with every store.
+        ``full`` when a mailbox is at its depth limit (nothing is sent). A message keeps the id that it has (the
+        engine's receipts and events name it before it is sent); one whose id is empty gets one. So with every store.
 
         Raises:
             SizeLimitError: a content is over the limit; nothing is sent.

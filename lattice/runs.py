@@ -73,6 +73,7 @@ class RunRecord:
     Times are epoch milliseconds of the store's clock. ``result`` is the wire form of the lead's final result,
     ``total_usage`` the tokens of all members and rounds, ``batch`` the id of the last accepted batch and
     ``conversation`` the lead's conversation. ``options`` are what the submitter asked for beyond the task.
+    ``model_calls`` and ``tokens`` were counted against its budget, if it has one.
     """
 
     id: str
@@ -92,6 +93,8 @@ class RunRecord:
     total_usage: dict[str, int] | None = None
     traceparent: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    model_calls: int = 0
+    tokens: int = 0
 
     def outcome(self) -> dict[str, Any]:
         """Return what the submitter gets, and the RQ job returns: run_id, status, result, usage, error.
@@ -154,8 +157,8 @@ class Lease:
     """The right to write for a message or a run, until ``deadline`` (epoch ms of the store's clock) or its renewal.
 
     ``token`` is the fencing token: a message's attempt, a run's epoch. Every write names it; a stale one is refused.
-    ``asked_at`` is when the holder asked for it, on the clock of ``time.monotonic()``: it is valid from then on, however
-    long the reply took; None is now.
+    ``asked_at`` is when the holder asked for it, on the clock of ``time.monotonic()``: it is valid from then on,
+    however long the reply took; None is now.
     """
 
     kind: str
@@ -352,11 +355,21 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whose budget model calls are drawn from: a run, in the key space of its team."""
+    """Whose budget model calls are drawn from: a run, in the key space of a nested team or (``""``) the outermost."""
 
     space: str
     run_id: str
     budget: Budget
+
+    def to_list(self) -> list[Any]:
+        """Return the form that can be stored."""
+        return [self.space, self.run_id, self.budget.to_dict()]
+
+    @classmethod
+    def from_list(cls, record: list[Any]) -> "Account":
+        """Read the stored form."""
+        space, run_id, budget = record
+        return cls(space, run_id, Budget.read(budget))
 
 
 @dataclass(frozen=True, slots=True)

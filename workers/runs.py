@@ -125,6 +125,9 @@ def run_object(record: RunRecord) -> dict[str, Any]:
         "created_at": record.created_at,
         "started_at": record.started_at,
         "finished_at": record.finished_at,
+        "model_calls": record.model_calls,
+        "tokens": record.tokens,
+        "budget": record.options.get("budget"),
     }
 
 

@@ -59,6 +59,9 @@ class Request:
 @click.option("--retry-interval", metavar="TIME", help="How long to wait before each retry.")
 @click.option("--webhook", "webhooks", multiple=True, metavar="URL", help="Gets a POST at the end; may be repeated.")
 @click.option("--after", "depends_on", multiple=True, metavar="RUN", help="Starts when that run has succeeded.")
+@click.option("--max-seconds", metavar="TIME", help="How long it may take from its start: 90s, 5m, 2h; then it fails.")
+@click.option("--max-model-calls", type=click.IntRange(1), metavar="N", help="How many model calls it may make.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="How many tokens it may use, cached ones too.")
 @with_settings(*TEAM, *LOGGING)
 def submit(
     settings: Settings,
@@ -76,6 +79,9 @@ def submit(
     retry_interval: str | None,
     webhooks: tuple[str, ...],
     depends_on: tuple[str, ...],
+    max_seconds: str | None,
+    max_model_calls: int | None,
+    max_tokens: int | None,
 ) -> int:
     """Submit TASK to the team and print the id of its run; - reads the task from stdin.
 
@@ -90,6 +96,9 @@ def submit(
         "retry_interval": 0.0 if retry_interval is None else parse_duration(retry_interval),
         "webhooks": webhooks,
         "depends_on": depends_on,
+        "max_seconds": None if max_seconds is None else parse_duration(max_seconds),
+        "max_model_calls": max_model_calls,
+        "max_tokens": max_tokens,
     }
     request = Request(
         task=_read_task(task, run_id), run_id=run_id, wait=wait, follow=follow, as_json=as_json, options=options

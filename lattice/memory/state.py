@@ -81,8 +81,6 @@ class RunState:
     messages: list[str] = field(default_factory=list)
     batches: list[str] = field(default_factory=list)
     forget_at: int | None = None
-    model_calls: int = 0
-    tokens: int = 0
 
 
 @dataclass(slots=True)

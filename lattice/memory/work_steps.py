@@ -1,11 +1,13 @@
 """The memory store's steps on retries and budgets, on dead letters, and on where work stands."""
 
+from dataclasses import replace
+
 from lattice.errors import StoreError
 from lattice.ids import derive_id
 from lattice.mailbox import LEAD_MAILBOX, MessageStatus, TeamMessage
 from lattice.memory.base import StorePart
-from lattice.memory.state import ItemState, RunState
-from lattice.runs import Allowance, Budget, DeadLetter, Lease, Step, WorkItem, WorkState, is_lasting
+from lattice.memory.state import ItemState
+from lattice.runs import Allowance, Budget, DeadLetter, Lease, RunRecord, Step, WorkItem, WorkState, is_lasting
 
 __all__ = ["WorkSteps"]
 
@@ -57,13 +59,12 @@ class WorkSteps(StorePart):
             run = self._work.runs.get(run_id)
             if run is None:
                 return Allowance("missing")
-            run.tokens += tokens
             now = self._work.now()
             elapsed = now - (run.record.started_at or now)
-            word = _refusal(budget, run, calls, elapsed)
-            if word is None:
-                run.model_calls += calls
-            return Allowance(word or "granted", run.model_calls, run.tokens, elapsed)
+            record = replace(run.record, tokens=run.record.tokens + tokens)
+            word = _refusal(budget, record, calls, elapsed)
+            run.record = record if word is not None else replace(record, model_calls=record.model_calls + calls)
+            return Allowance(word or "granted", run.record.model_calls, run.record.tokens, elapsed)
 
     async def work_items(self, run_id: str) -> list[WorkState]:
         """See ``RunStore.work_items``."""
@@ -119,7 +120,7 @@ class WorkSteps(StorePart):
         return self._dead.pop(message_id, None) is not None
 
 
-def _refusal(budget: Budget, run: RunState, calls: int, elapsed_ms: int) -> str | None:
+def _refusal(budget: Budget, run: RunRecord, calls: int, elapsed_ms: int) -> str | None:
     """Return why a run gets no further model call, None if it does."""
     if budget.max_seconds is not None and elapsed_ms >= budget.max_seconds * 1000:
         return "deadline_exceeded"

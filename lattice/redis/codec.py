@@ -6,7 +6,7 @@ from typing import Any
 from lattice.encoding import clean_text, clean_value, decode, encode
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.run_store import StoreOptions
-from lattice.runs import Account, Budget, Claim, Lease, RunRecord, RunStatus, Step, WorkItem
+from lattice.runs import Account, Claim, Lease, RunRecord, RunStatus, Step, WorkItem
 
 __all__ = [
     "Record",
@@ -69,8 +69,7 @@ def item_fields(item: WorkItem, *, claimable: bool = True) -> list[Arg]:
     if item.chain:
         fields += ("chain", encode(item.chain))
     if item.account is not None:
-        account = item.account
-        fields += ("account", encode([account.space, account.run_id, account.budget.to_dict()]))
+        fields += ("account", encode(item.account.to_list()))
     for field, text in (
         ("batch", item.batch),
         ("description", item.description),
@@ -99,7 +98,7 @@ def message_of(record: Record) -> TeamMessage:
 def claim_of(reply: Sequence[Any], owner: str, asked_at: float) -> Claim:
     """Return the claim in a script's reply: record, conversation has entries, reports delivered, deadline, id."""
     record = pairs(reply[0])
-    chain = record.get(b"chain")
+    chain, account = record.get(b"chain"), record.get(b"account")
     item = WorkItem(
         message=message_of(record),
         member=record[b"member"].decode(),
@@ -112,19 +111,12 @@ def claim_of(reply: Sequence[Any], owner: str, asked_at: float) -> Claim:
         traceparent=_text(record, "traceparent"),
         trace=_text(record, "trace"),
         chain=tuple(decode(chain)) if chain is not None else (),
-        account=_account_of(record.get(b"account")),
+        account=None if account is None else Account.from_list(decode(account)),
     )
     attempt = int(record[b"attempt"])
     lease = Lease("message", item.message.id, owner, attempt, int(reply[3]), asked_at)
     retries = int(record.get(b"retries", 0))
     return Claim(item, lease, attempt, bool(reply[1]), _text(record, "pausedOn"), bool(reply[2]), retries)
-
-
-def _account_of(raw: bytes | None) -> Account | None:
-    if raw is None:
-        return None
-    space, run_id, budget = decode(raw)
-    return Account(space, run_id, Budget.read(budget))
 
 
 def batch_args(items: Iterable[WorkItem]) -> list[Arg]:
@@ -169,6 +161,8 @@ def run_of(record: Record) -> RunRecord:
         total_usage=usage or None,
         traceparent=_text(record, "traceparent"),
         options=decode(record[b"options"]),
+        model_calls=_number(record, b"modelCalls") or 0,
+        tokens=_number(record, b"tokens") or 0,
     )
 
 

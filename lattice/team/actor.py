@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from lattice.abort import AbortSignal
 from lattice.mailbox import LEAD_MAILBOX, TeamMessage
-from lattice.runs import WorkItem
+from lattice.runs import Account, WorkItem
 from lattice.team.definition import Directory, TeamMemberDefinition
+from lattice.team.metering import Meter
 from lattice.tools.tool import ToolDefinition
 
 __all__ = ["Actor", "Post", "lead_source", "member_source"]
@@ -105,6 +106,12 @@ class Actor:
     is_heavy: Callable[[], bool] = bool
     reopen: Callable[[], Awaitable[Any]] | None = None
     leave: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    meter: Meter | None = None
+
+    @property
+    def account(self) -> Account | None:
+        """What its model calls, and those of whoever it asks, are drawn from."""
+        return None if self.meter is None else self.meter.purse.account
 
     @property
     def is_lead(self) -> bool:

@@ -8,7 +8,9 @@ from lattice.encoding import clean_text
 from lattice.errors import (
     AbortError,
     APIError,
+    BudgetExceededError,
     ConcurrentQueryError,
+    DeadlineExceededError,
     LatticeError,
     LeaseLostError,
     MaxTurnsError,
@@ -32,6 +34,8 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (ToolExecutionError, "tool_execution_error"),
     (TimeoutError, "request_timeout"),
     (ConcurrentQueryError, "conversation_busy"),
+    (BudgetExceededError, "budget_exceeded"),
+    (DeadlineExceededError, "deadline_exceeded"),
     (SizeLimitError, "size_limit"),
     (StoreError, "store_error"),
     (LeaseLostError, "worker_lost"),

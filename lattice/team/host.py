@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -13,8 +13,9 @@ from lattice.errors import AbortError, LatticeError, LeaseLostError, SizeLimitEr
 from lattice.instruments import NO_INSTRUMENTS, Instruments
 from lattice.mailbox import TeamMessage
 from lattice.run_store import RunStore
-from lattice.runs import Lease
+from lattice.runs import Account, Allowance, Budget, Lease
 from lattice.team.keeper import LeaseKeeper, OpenStore
+from lattice.team.metering import Purse
 
 __all__ = ["Held", "Host", "describe"]
 
@@ -93,6 +94,7 @@ class Host:
         space: str | None = None,
         instruments: Instruments = NO_INSTRUMENTS,
         tracer: Any = None,
+        spaces: Mapping[str, RunStore] | None = None,
     ) -> None:
         self.store = store
         self.process_id = process_id
@@ -106,6 +108,8 @@ class Host:
         self.tracer = tracer
         self.space = space
         """The key space that the store is of, where it is not the team's own."""
+        self.spaces: dict[str, RunStore] = {**(spaces or {}), space or "": store}
+        """Its own store and those of the teams that it stands in, by key space: their runs may pay for its work."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -144,6 +148,10 @@ class Host:
         key = held.lease.kind, held.lease.id
         if self._held.get(key) is held:
             del self._held[key]
+
+    def purse(self, held: Held, account: Account) -> Purse:
+        """Return what the work on a lease is paid from."""
+        return Purse(account, _GuardedLedger(held, self.spaces[account.space]))
 
     async def check(self, held: Held) -> None:
         """Make sure that a lease is still ours; a process that was stopped for a while asks the store.
@@ -255,6 +263,19 @@ class Host:
         held = self._held.get(key)
         if held is not None:
             held.lose(AbortError("The run was cancelled"))
+
+
+class _GuardedLedger:
+    """Counts in a store; if it breaks, the work on the lease ends here, as with every other step."""
+
+    __slots__ = ("_held", "_store")
+
+    def __init__(self, held: Held, store: RunStore) -> None:
+        self._held, self._store = held, store
+
+    async def draw(self, run_id: str, budget: Budget, *, calls: int = 1, tokens: int = 0) -> Allowance:
+        """See ``RunStore.draw``."""
+        return await self._held.guard(self._store.draw(run_id, budget, calls=calls, tokens=tokens))
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lattice.agent.agent import Agent
-from lattice.errors import AbortError, LatticeError, LeaseLostError, RunHeldError, RunParkedError
+from lattice.errors import AbortError, DeadlineExceededError, LatticeError, LeaseLostError, RunHeldError, RunParkedError
 from lattice.events import error_to_dict
 from lattice.runs import ConversationState, RunRecord, RunStatus, TakenRun
 from lattice.team.actor import Actor, lead_source
@@ -17,8 +17,8 @@ from lattice.team.answers import Answer
 from lattice.team.delegates import with_delegates
 from lattice.team.failures import failure_of
 from lattice.team.host import Held, Host, describe
-from lattice.team.leg import RESUME, drive, open_session
-from lattice.team.prompts import resume_prompt
+from lattice.team.leg import RESUME, drive, open_session, resumed
+from lattice.team.metering import Meter, account_of
 from lattice.team.recording import Recorder, add_tokens
 from lattice.team.run_trace import RunTrace
 from lattice.team.store_post import StorePost
@@ -173,6 +173,7 @@ class LeadDriver:
     async def _drive(self, taken: TakenRun, held: Held, leave: Any) -> dict[str, Any]:
         lead = await self._begin(taken, held)
         lead.actor.leave = leave
+        timer = await self._deadline(lead)
         try:
             answer = await self._legs(lead)
         except (LeaseLostError, asyncio.CancelledError):
@@ -180,10 +181,23 @@ class LeadDriver:
         except Exception as error:
             if held.lost:
                 raise LeaseLostError from error
-            return await self._finish(lead, None, error)
+            return await self._finish(lead, None, _cause(held, error))
+        finally:
+            if timer is not None:
+                timer.cancel()
         if held.lost:
             raise LeaseLostError
-        return await self._finish(lead, answer, answer.error)
+        cause = _cause(held, answer.error) if answer.is_error else answer.error
+        return await self._finish(lead, answer if cause is answer.error else None, cause)
+
+    async def _deadline(self, lead: _Lead) -> asyncio.TimerHandle | None:
+        """Stop the run when its time is up, whoever is at work for it."""
+        meter = lead.actor.meter
+        left = None if meter is None else await meter.purse.seconds_left()
+        if left is None:
+            return None
+        error = DeadlineExceededError("The time of the run is used up")
+        return asyncio.get_running_loop().call_later(max(0.0, left), lead.held.controller.abort, error)
 
     async def _begin(self, taken: TakenRun, held: Held) -> _Lead:
         run = taken.run
@@ -211,6 +225,9 @@ class LeadDriver:
             query_options=self._tracing.options(self.team.lead, trace),
             max_message_bytes=self.host.max_message_bytes,
         )
+        account = account_of(run, self.team.budget, self.host.space)
+        if account is not None:
+            actor.meter = Meter(self.host.purse(held, account))
         actor.is_heavy = lambda: recorder.size > _LIGHT
         actor.reopen = partial(self._reopen, run.conversation, recorder)
         session = self._open(run.conversation, recorder)
@@ -237,7 +254,7 @@ class LeadDriver:
         if run.batch is not None and not taken.delivered:
             async with lead.actor.waiting():
                 reports = await lead.post.reports_of(run.batch)
-            opening = resume_prompt(lead.actor.mailbox, reports)
+            opening = await resumed(lead.actor, reports)
         elif run.id not in recorder.state.entered or not isinstance(lead.session, Agent):
             recorder.once = run.id
             opening = run.task
@@ -272,6 +289,12 @@ class LeadDriver:
         if lead.trace is not None:
             await lead.trace.conclude(answer, error)
         return replace(run, status=status, result=result, error=failure, total_usage=total).outcome()
+
+
+def _cause(held: Held, error: Any) -> Any:
+    """Return the deadline instead of the abort that it caused."""
+    reason = held.controller.signal.reason
+    return reason if isinstance(reason, DeadlineExceededError) else error
 
 
 async def _or_parked(step: Awaitable[T]) -> T:

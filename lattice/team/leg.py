@@ -1,6 +1,6 @@
 """Drives one actor: a query, the work that it hands off, the reports, the next query, until it ends."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,13 +8,14 @@ from lattice.agent.agent import Agent
 from lattice.agent.spec import AgentSpec, is_agent_spec
 from lattice.errors import LatticeError
 from lattice.events import AgentMessageEvent, SDKResultMessage, SDKStreamEvent
+from lattice.mailbox import TeamMessage
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer, event_type, read_answer
 from lattice.team.prompts import resume_prompt
 from lattice.team.runtime import TeamRuntime
 from lattice.workspace.workspace import resolve_workspace
 
-__all__ = ["MAX_ROUNDS", "RESUME", "Opening", "drive", "open_session", "tell"]
+__all__ = ["MAX_ROUNDS", "RESUME", "Opening", "drive", "open_session", "resumed", "tell"]
 
 MAX_ROUNDS = 50
 """How often one actor may hand off and be resumed."""
@@ -81,7 +82,14 @@ async def drive(actor: Actor, session: Any, opening: Opening, *, rounds: int = 0
             session = await actor.reopen()
         if actor.interrupted:
             return _interrupted(answer)
-        opening = resume_prompt(actor.mailbox, reports)
+        opening = await resumed(actor, reports)
+
+
+async def resumed(actor: Actor, reports: Iterable[TeamMessage]) -> str:
+    """Return the prompt that an actor goes on with; a lead whose budget nears its end is told so."""
+    prompt = resume_prompt(actor.mailbox, reports)
+    note = await actor.meter.note() if actor.meter is not None and actor.is_lead else None
+    return prompt if note is None else f"{prompt}\n\n{note}"
 
 
 def _interrupted(answer: Answer) -> Answer:
@@ -93,15 +101,19 @@ def _interrupted(answer: Answer) -> Answer:
 
 
 async def _query(actor: Actor, runtime: TeamRuntime, session: Any, opening: Opening) -> Answer:
-    last = None
+    last, meter = None, actor.meter
     async for event in _events(actor, runtime, session, opening):
         kind = event_type(event)
+        if meter is not None:
+            meter.see(event)
         if kind == "result":
             last = event
         if last is None or not actor.is_lead:
             tell(actor, event, kind)
     answer = read_answer(last, actor.name)
     actor.post.add_usage(answer.total_usage or answer.usage)
+    if meter is not None:
+        await meter.end_query(answer, is_team=callable(getattr(session, "drain", None)))
     return answer
 
 

@@ -14,6 +14,7 @@ from lattice.runs import Batch, Lease, Step, WorkItem
 from lattice.team.crew import Job
 from lattice.team.definition import TeamMemberDefinition
 from lattice.team.event_queue import EventQueue
+from lattice.team.metering import Meter
 from lattice.team.plan import RunPlan
 from lattice.team.prompts import urgency_of
 
@@ -66,6 +67,10 @@ class Office(Protocol):
 
     async def cancel(self, handoff: Handoff) -> None:
         """Cancel a work item that nobody works on."""
+        ...
+
+    def meter(self) -> Meter | None:
+        """Return what one actor of this run draws from."""
         ...
 
     async def report(self, handoff: Handoff) -> TeamMessage:

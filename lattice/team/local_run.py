@@ -1,23 +1,25 @@
 """One team call in this process: the lead from its prompt to its final result, the members as tasks beside it."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
 from lattice.abort import AbortController, AbortSignal
 from lattice.agent.spec import is_agent_spec
-from lattice.errors import AbortError
+from lattice.errors import AbortError, DeadlineExceededError
 from lattice.events import SDKResultMessage, TeamMessageEvent
 from lattice.ids import new_id
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.memory.run_store import MemoryRunStore
-from lattice.runs import RunRecord, TakenRun
+from lattice.runs import Account, RunRecord, TakenRun
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer
 from lattice.team.event_queue import EventQueue
 from lattice.team.leg import drive
 from lattice.team.local_post import Handoff, LocalPost, live_conversation
 from lattice.team.local_work import LEASE_MS, OWNER, LocalWork
+from lattice.team.metering import Meter, Purse
 from lattice.team.plan import RunPlan
 from lattice.team.recording import add_tokens
 from lattice.team.run_trace import RunTrace
@@ -36,6 +38,7 @@ class LocalRun:
         self.controller = AbortController()
         self.signal = AbortSignal.any([signal, self.controller.signal])
         self.trace = RunTrace(plan.tracer, plan.source, plan.trace_parent)
+        self.purse = plan.purse
         self.total_usage: dict[str, int] = {"input_tokens": 0, "output_tokens": 0}
         self._crew = LocalWork(self)
         self._lead: tuple[Actor, Any] | None = None
@@ -84,12 +87,41 @@ class LocalRun:
         taken = await self.store.take_run(run_id, OWNER, LEASE_MS)
         assert isinstance(taken, TakenRun)
         post = LocalPost(self, self.events.put, taken.lease, None)
-        answer = self._with_total(await self._drive_lead(post))
+        if self.purse is None and self.plan.budget:
+            self.purse = Purse(Account("", run_id, self.plan.budget), self.store)
+        answer = self._with_total(await self._in_time(self._drive_lead(post)))
         if self.signal.aborted:
             raise AbortError("Operation aborted", cause=self.signal.reason)
         self.events.put(answer.event)
         await post.give_up()
         await self.trace.end(answer)
+
+    async def _in_time(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Stop the run when its time is up.
+
+        Raises:
+            DeadlineExceededError: it was.
+        """
+        limit = self.plan.budget.max_seconds if self.plan.purse is None else None
+        if limit is None:
+            return await work
+        error = DeadlineExceededError(f"The run took longer than its {limit:g} seconds")
+        timer = asyncio.get_running_loop().call_later(limit, self.controller.abort, error)
+        try:
+            answer = await work
+        except AbortError:
+            if self.controller.signal.reason is error:
+                raise error from None
+            raise
+        finally:
+            timer.cancel()
+        if self.controller.signal.reason is error:
+            raise error
+        return answer
+
+    def meter(self) -> Meter | None:
+        """Return what one actor of this run draws from."""
+        return None if self.purse is None else Meter(self.purse)
 
     async def _drive_lead(self, post: LocalPost) -> Answer:
         actor = self._lead_actor(post)
@@ -122,6 +154,7 @@ class LocalRun:
             tools=plan.lead_tools,
             query_options=self.options({**plan.shared_options, **plan.lead_options}),
             max_message_bytes=plan.max_message_bytes,
+            meter=self.meter(),
         )
 
     def _with_total(self, answer: Answer) -> Answer:

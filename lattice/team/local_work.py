@@ -157,6 +157,7 @@ class LocalWork:
             query_options=self._run.options(dict(plan.shared_options)),
             max_message_bytes=plan.max_message_bytes,
             leave=lambda: self._crew.waiting(job),
+            meter=self._run.meter(),
         )
 
     async def _answer(self, actor: Actor, handoff: Handoff, post: LocalPost) -> Ending:

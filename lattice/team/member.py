@@ -13,7 +13,7 @@ from lattice.errors import TimeoutError as DeadlineError
 from lattice.events import TeamAgentEvent, TeamMessageEvent
 from lattice.ids import derive_id
 from lattice.mailbox import LEAD_MAILBOX, MessageStatus
-from lattice.runs import Claim, ConversationState, Settled
+from lattice.runs import Claim, ConversationState, Settled, WorkItem
 from lattice.team.actor import Actor, lead_source, member_source
 from lattice.team.answers import Answer
 from lattice.team.definition import TeamMemberDefinition
@@ -23,8 +23,9 @@ from lattice.team.endings import Ending, ending_of, report_message
 from lattice.team.failures import AgentRuntimeFailure
 from lattice.team.grants import granted_permissions
 from lattice.team.host import Held, Host, describe
-from lattice.team.leg import RESUME, drive, open_session
-from lattice.team.prompts import drain_envelope, resume_prompt, task_envelope
+from lattice.team.leg import RESUME, drive, open_session, resumed
+from lattice.team.metering import Meter, account_of
+from lattice.team.prompts import drain_envelope, task_envelope
 from lattice.team.recording import Recorder
 from lattice.team.retries import retry_code
 from lattice.team.slots import Slots
@@ -160,6 +161,7 @@ class MemberWork:
             query_options=self._tracing.options(self.member.agent, trace),
             max_message_bytes=self.host.max_message_bytes,
             leave=self.slots.left,
+            meter=await self._meter(item, held),
         )
         session = open_session(
             self.member.agent, item.conversation, history_store=recorder.history, journal=recorder.journal
@@ -167,6 +169,14 @@ class MemberWork:
         if not isinstance(session, Agent):
             actor.tools = ()
         return _Work(claim, held, state, recorder, post, actor, session)
+
+    async def _meter(self, item: WorkItem, held: Held) -> Meter | None:
+        """Mail brings no account along: it is paid by the run that it was sent in."""
+        account = item.account
+        if account is None and item.mode == "message" and item.message.run_id is not None:
+            run = await held.guard(self.host.store.get_run(item.message.run_id))
+            account = None if run is None else account_of(run, self.team.budget, self.host.space)
+        return None if account is None else Meter(self.host.purse(held, account))
 
     async def _opening(self, work: _Work) -> Any:
         """Return what the session is asked: the task once, the reports that it waits for, or to go on."""
@@ -176,7 +186,7 @@ class MemberWork:
         if claim.batch is not None and not claim.delivered:
             async with work.actor.waiting():
                 reports = await work.post.reports_of(claim.batch)
-            return resume_prompt(work.actor.mailbox, reports)
+            return await resumed(work.actor, reports)
         entered = work.state is not None and message.id in work.state.entered
         if entered and isinstance(work.session, Agent):
             return RESUME

@@ -55,6 +55,7 @@ class NestedTeam:
             open_store=(lambda: open_team(key)) if outer.is_threaded else None,
             open_team=open_team,
             space=key,
+            spaces=outer.spaces,
             instruments=outer.instruments,
             tracer=outer.tracer,
         )
@@ -121,6 +122,8 @@ class NestedTeam:
         options: dict[str, Any] = {"depth": item.depth, "max_depth": actor.max_depth}
         if actor.permissions is not None:
             options["permissions"] = actor.permissions
+        if actor.account is not None:
+            options["account"] = actor.account.to_list()
         if item.trace is not None:
             options["trace"] = item.trace
         return RunRecord(

@@ -7,8 +7,10 @@ from typing import Any
 from lattice.agent.agent import Agent
 from lattice.agent.spec import is_agent_spec
 from lattice.mailbox import TeamMailbox
+from lattice.runs import Budget
 from lattice.team.actor import member_source
 from lattice.team.definition import Directory
+from lattice.team.metering import Purse
 from lattice.tools.tool import ToolDefinition
 
 __all__ = ["RunPlan"]
@@ -24,6 +26,7 @@ class RunPlan:
 
     ``lead_options`` are query options for the lead, ``shared_options`` those that members get as well. ``depth`` is how
     deep this team stands inside others. ``tools_of(mailbox_id)`` are the tools that the team adds to a member.
+    ``purse`` is what pays for it if that is the run of another team.
     """
 
     lead: Any
@@ -41,6 +44,8 @@ class RunPlan:
     max_delegate_depth: int = 8
     max_concurrent_work_items: int = 1
     max_message_bytes: int = 1024 * 1024
+    budget: Budget = field(default_factory=Budget)
+    purse: Purse | None = None
 
     @property
     def trace_data(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _BY_STATUS = {408: "request_timeout", 429: "rate_limit", 503: "overload", 504: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """``attempts`` are tries in all; delays are seconds, from ``first_delay`` doubled up to ``longest_delay``, jittered.
+    """``attempts`` are tries in all; delays are seconds, doubled from ``first_delay`` to ``longest_delay``, jittered.
 
     ``codes`` are failure codes: those of work items, and ``rate_limit``, ``overload`` and ``connection_error``, which
     tell provider errors apart.

@@ -64,11 +64,17 @@ class TeamRuntime:
     async def before_model_call(self) -> None:
         """Raise if the work has to stop here."""
         await self.actor.post.before_model_call()
+        if self.actor.meter is not None:
+            await self.actor.meter.before_call()
 
     async def mail_after_tool_batch(self) -> list[dict[str, Any]]:
-        """Return what the actor is to be shown of mail that came while it worked."""
-        if not self._has_mail:
-            return []
+        """Return what the actor is to be shown of mail that came while it worked, and of a budget near its end."""
+        actor = self.actor
+        note = await actor.meter.note() if actor.meter is not None and actor.is_lead else None
+        blocks = [] if note is None else [{"type": "text", "text": note}]
+        return blocks + (await self._mail() if self._has_mail else [])
+
+    async def _mail(self) -> list[dict[str, Any]]:
         actor = self.actor
         member = actor.directory.at(actor.mailbox)
         notes = await actor.post.notes(actor.mailbox, actor.mailbox if member is None else member.queue)
@@ -143,6 +149,7 @@ class TeamRuntime:
             shared=conversation not in {message_id, ""},
             description=asked.description,
             chain=chain,
+            account=actor.account,
         )
 
     def _message(

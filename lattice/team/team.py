@@ -10,6 +10,7 @@ from lattice.mailbox import LEAD_MAILBOX, TeamMailbox, TeamMessage
 from lattice.memory.adapter import MailboxAdapter
 from lattice.memory.mailbox import create_memory_mailbox
 from lattice.run_store import RunStore
+from lattice.runs import Budget
 from lattice.team.actor import lead_source
 from lattice.team.agent_tool import agent_tool
 from lattice.team.assembly import check_added_tools
@@ -49,6 +50,7 @@ def create_team(
     runner: Mapping[str, Any] | None = None,
     expose_lead_mailbox_tools: bool = False,
     tracer: ContextTracer | None = None,
+    budget: Mapping[str, Any] | Budget | None = None,
 ) -> "Team":
     """Make a team; neither the lead nor the members are changed.
 
@@ -60,6 +62,8 @@ def create_team(
         runner: ``max_concurrent_work_items`` and ``max_delegate_depth``.
         expose_lead_mailbox_tools: whether the lead gets the six mailbox tools too.
         tracer: takes the traces of the team's runs, in worker processes too; the query option of that name wins.
+        budget: what each run may use, with all that works for it: ``max_seconds``, ``max_model_calls``, ``max_tokens``
+            (input, cache and output). Limits that a run was submitted with win; inside another team the outer run pays.
 
     Raises:
         OptionError: a name is blank, taken or not usable, or an option cannot be used.
@@ -72,6 +76,7 @@ def create_team(
         runner=runner,
         expose_lead_mailbox_tools=expose_lead_mailbox_tools,
         tracer=tracer,
+        budget=budget,
     )
 
 
@@ -88,6 +93,7 @@ class Team:
         runner: Mapping[str, Any] | None,
         expose_lead_mailbox_tools: bool,
         tracer: ContextTracer | None,
+        budget: Mapping[str, Any] | Budget | None,
     ) -> None:
         self.key = clean_name("Team", name)
         self.name = self.key
@@ -103,6 +109,7 @@ class Team:
         self.runner_options = read_runner_options(runner)
         self.max_delegate_depth = read_depth(self.runner_options.get("max_delegate_depth"))
         self.max_concurrent_work_items = read_limit(self.runner_options.get("max_concurrent_work_items"))
+        self.budget = Budget.read(budget)
         self._lead_has_mail = expose_lead_mailbox_tools
         self._mail = MailboxAdapter(self.mailbox)
         self._member_tools = [_member_tool(member) for member in self.members]

@@ -87,6 +87,10 @@ async def test_a_scheduled_run_is_not_queued_yet(commands, redis):
         (["x", "--webhook", "ftp://a"], "webhook"),
         (["x", "--retry", "-1"], "retry"),
         (["x", "--id", " "], "id is empty"),
+        (["x", "--max-seconds", "soon"], "no duration"),
+        (["x", "--max-seconds", "0"], "max_seconds"),
+        (["x", "--max-tokens", "0"], "max-tokens"),
+        (["x", "--max-model-calls", "none"], "max-model-calls"),
         (["x", "--no-such-option"], "no-such-option"),
         (["--run", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "there is no run"),
         (["x", "--run", "01ARZ3NDEKTSV4RRFFQ69G5FAV"], "takes no task"),
@@ -110,6 +114,19 @@ async def test_an_unreachable_redis_is_named_without_its_password(redis_url):
     done = await commands.submit("x")
     assert done.process.returncode == 2
     assert "127.0.0.1:1" in done.err and "secret" not in done.err and "Traceback" not in done.err
+
+
+async def test_a_run_that_is_over_its_budget_fails_and_says_so(commands):
+    await commands.team()
+    done = await commands.submit("count", "--wait", "--json", "--max-model-calls", "4", "--max-seconds", "5m")
+    assert done.process.returncode == 1
+    outcome = json.loads(done.out)
+    assert (outcome["status"], outcome["error"]["code"]) == ("failed", "budget_exceeded")
+    shown = await commands.run("lattice", "show", outcome["run_id"], "--json")
+    assert json.loads(shown.out)["model_calls"] == 4
+    assert (await commands.submit("count", "--wait", "--max-model-calls", "5")).process.returncode == 0
+    late = await commands.submit("count", "--wait", "--max-seconds", "1ms")
+    assert "deadline_exceeded" in late.err
 
 
 async def test_wait_prints_the_result(commands):
