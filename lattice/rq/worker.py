@@ -264,10 +264,19 @@ class AsyncWorker(BaseWorker):
                 return await function(*job.args, **job.kwargs)
         return await self.in_thread(job.perform)
 
+    async def _outcome(self, running: Running) -> Any:
+        try:
+            return await self._call(running.job)
+        except RunHeldError:
+            # The holder may have told RQ of the end before RQ was told of this beginning, which would then stand for
+            # ever; a run that has ended by now says so.
+            await running.written.wait()
+            return await self._call(running.job)
+
     async def _perform(self, running: Running) -> None:
         again.set(running.again)
         try:
-            value = await self._call(running.job)
+            value = await self._outcome(running)
         except RunHeldError:
             await self._write(running, "release", partial(self.books.release, running))
         except RunParkedError:

@@ -103,6 +103,22 @@ async def test_a_held_run_is_left_to_its_holder(house, engine):
     assert house.queue.failed_job_registry.count == 0
 
 
+async def test_a_run_whose_holder_ended_it_before_rq_heard_of_this_execution_is_finished(house, engine):
+    """Two coordinators adopted the job of a third: what the last one writes must not stand as started for ever."""
+    drive = engine.drive
+
+    async def held_at_first(run_id, *, again=False):
+        engine.answers[run_id] = RunHeldError() if not engine.driven else "succeeded"
+        return await drive(run_id, again=again)
+
+    engine.drive = held_at_first
+    house.enqueue("run-1")
+    await house.worker()
+    await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED)
+    assert house.blocking.ttl(house.job("run-1").key) > 0
+    assert house.queue.started_job_registry.count == 0
+
+
 async def test_a_parked_run_goes_back_to_the_front_of_the_queue(house, engine):
     house.enqueue("run-1")
     first = await house.worker()
