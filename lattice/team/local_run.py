@@ -7,7 +7,7 @@ from typing import Any
 
 from lattice.abort import AbortController, AbortSignal
 from lattice.agent.spec import is_agent_spec
-from lattice.errors import AbortError, DeadlineExceededError
+from lattice.errors import AbortError, DeadlineExceededError, StoreError
 from lattice.events import SDKResultMessage, TeamMessageEvent
 from lattice.ids import new_id
 from lattice.mailbox import MessageStatus, TeamMessage
@@ -189,8 +189,15 @@ class LocalRun:
         await self._crew.work(handoffs, job, asked=asked)
 
     async def report(self, handoff: Handoff) -> TeamMessage:
-        """Return the report on a work item that has ended, or the cancelled item itself."""
+        """Return the report on a work item that has ended, or the cancelled item itself.
+
+        Raises:
+            StoreError: the mailbox does not find it.
+        """
         _, reports = await self.store.resume(handoff.lease, handoff.batch_id)
+        if not reports:
+            item = handoff.item.message
+            raise StoreError(f"the mailbox does not find how message {item.id!r} to {item.to!r} ended; get() must")
         return reports[0]
 
     async def cancel(self, handoff: Handoff) -> None:

@@ -184,7 +184,7 @@ class LocalWork:
         if settled.word != "settled":
             return
         error = None if ending.failure is None else ending.failure.to_dict()
-        ended = await run.store.get(message.id) or message
+        ended = await run.store.get(message.id) or message.evolve(status=ending.status)
         await run.tell(TeamMessageEvent(str(ended.status), source, message.to, ended.to_dict(), error))
         if ending.report is not None:
             report = await run.report(handoff)

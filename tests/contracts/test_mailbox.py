@@ -113,6 +113,15 @@ async def test_an_inbox_is_in_send_order_and_shows_pending_mail_unless_told(mail
     assert await mailbox.inbox("crew::nobody", "all") == []
 
 
+async def test_a_clock_that_stands_or_goes_back_does_not_change_the_order(mailbox, monkeypatch):
+    """team:W-30"""
+    for number, now in enumerate((9, 9, 8, 3)):
+        monkeypatch.setattr("time.time_ns", lambda now=now: now * 10**15)
+        await mailbox.send("manager", WORKER, str(number))
+    assert [m.content for m in await mailbox.inbox(WORKER)] == ["0", "1", "2", "3"]
+    assert [(await mailbox.claim_next(WORKER)).content for _ in range(4)] == ["0", "1", "2", "3"]
+
+
 async def test_the_oldest_pending_message_of_that_mailbox_is_claimed(mailbox):
     """team:MBX-11"""
     await mailbox.send("manager", "crew::qa", "other")

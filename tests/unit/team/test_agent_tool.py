@@ -505,3 +505,19 @@ async def test_questions_overlap_only_where_the_tool_says_so():
         )
         await lead.prompt("go")
         assert max(seen) == most
+
+
+@pytest.mark.parametrize("runtime", [False, True])
+async def test_a_payload_wins_over_closing_words(runtime):
+    """team:OUT-11"""
+
+    class Closing:
+        async def query(self, prompt, **options):
+            yield await self.prompt(prompt)
+
+        async def prompt(self, prompt, **options):
+            return {"type": "result", "is_error": False, "result": "closing words", "structured_result": PAYLOAD}
+
+    lead = spec("lead", [ask("child"), lambda request: results(request)[0]], tools=[agent_tool("child", Closing())])
+    asked = team_of(lead, {}) if runtime else lead.spawn()
+    assert json.loads((await asked.prompt("go")).result) == PAYLOAD

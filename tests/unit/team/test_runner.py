@@ -384,3 +384,26 @@ async def test_the_description_for_the_caller_is_not_repeated_to_the_member():
     team = team_of([turn(handoff("a")), "x"], {"a": member})
     await team.prompt("go")
     assert "Delegate work to the team member" not in said(model_of(member).requests[0])
+
+
+@pytest.mark.parametrize("spelling", ["runtime", "agent_runtime"])
+async def test_a_runtime_is_handed_on_under_either_name(spelling):
+    """team:RUN-13"""
+    inner = team_of([ask("b"), lambda request: results(request)[0]], {"b": echo("b")}, name="inner")
+
+    class Handing:
+        async def query(self, prompt, runtime, **options):
+            async for event in inner.query("go", **{spelling: runtime}):
+                yield event
+
+    limited = team_of([ask("a"), lambda r: results(r)[0]], {"a": Handing()}, runner={"max_delegate_depth": 1})
+    assert "Reached maximum delegate depth (1)" in (await limited.prompt("go")).result
+
+
+async def test_tools_find_the_runtime_in_their_context():
+    """team:RUN-13"""
+    seen = []
+    look = tool("look", "Look.", {"type": "object"}, lambda value, context: seen.append(context.agent_runtime) or "ok")
+    team = team_of([turn(handoff("a")), "x"], {"a": spec("a", [tool_use("look", {}), "x"], tools=[look])})
+    await team.prompt("go")
+    assert seen[0].source["member"] == "a"
