@@ -186,13 +186,3 @@ async def test_mail_of_every_kind_is_worked_off():
     sent = [await team.send("squad::b", "a", "x", work_item_role=role) for role in roles]
     assert (await team.drain()).processed == len(roles)
     assert {team.mailbox.get(message.id).status for message in sent} == {"done"}
-
-
-async def test_a_drain_is_no_run_of_the_teams_trace():
-    """team:TRC-14"""
-    rows = []
-    tracer = type("Tracer", (), {"on_event": lambda self, event: rows.append(event)})()
-    team = team_of(["never"], {"a": answering("team_reply")}, tracer=tracer)
-    await team.send("manager", "a", "x")
-    await team.drain()
-    assert rows == []

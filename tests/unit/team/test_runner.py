@@ -296,6 +296,7 @@ async def test_an_interrupt_during_a_batch_that_hands_off_is_not_lost():
     result = await box[0].prompt("go")
     assert result.subtype == "interrupted"
     assert model_of(lead).calls == 1
+    assert [m.status for m in box[0].mailbox.inbox("squad::a", "all")] == ["cancelled"]
 
 
 async def test_the_leads_of_nested_teams_are_told_apart_by_name():
