@@ -252,8 +252,9 @@ class _LangfuseSink:
         if self._start_observation is not None:
             return self._start_observation(**options)
         client = self._langfuse()
-        # Runs of one team invocation in several processes find the same trace by the id of its root.
-        seed = event.parent_run_id or event.run_id
+        # Runs of one team call find the same trace from several processes: they share the session, others do not.
+        is_of_team = event.parent_run_id is not None or event.source.get("kind") == "root"
+        seed = event.session_id if is_of_team else event.run_id
         return client.start_observation(trace_context={"trace_id": client.create_trace_id(seed=seed)}, **options)
 
     def _attributes(self, trace: dict[str, Any]) -> AbstractContextManager[Any]:

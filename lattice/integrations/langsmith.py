@@ -146,7 +146,7 @@ class _LangSmithSink:
         }
         run_id = _as_uuid(event.run_id)
         if parent is None:
-            run = self._make_root({**options, **({} if run_id is None else {"id": run_id})})
+            run = self._make_root({**options, **_place(event), **({} if run_id is None else {"id": run_id})})
         else:
             run = _child(parent, **options, run_id=run_id)
         run.post(exclude_child_runs=True)
@@ -296,6 +296,24 @@ def _usage(counts: dict[str, int] | None) -> dict[str, Any] | None:
     details = {"cache_creation": created, "cache_read": read}
     known = {key: value for key, value in details.items() if value is not None}
     return {**usage, "input_token_details": known} if known else usage
+
+
+def _place(event: ContextTraceEvent) -> dict[str, Any]:
+    """Return where a run stands whose parent another process writes.
+
+    LangSmith orders a tree by the times at which runs began; the ids of team roots in worker processes tell theirs, and
+    the session has the id of the outermost one.
+    """
+    above = [run_id for run_id in map(_as_uuid, (event.session_id, event.parent_run_id or "")) if run_id is not None]
+    if event.parent_run_id is None or len(above) < 2 or any(run_id.version != 7 for run_id in above):
+        return {}
+    above = list(dict.fromkeys(above))
+    order = ".".join(f"{_began(run_id):%Y%m%dT%H%M%S%fZ}{run_id}" for run_id in above)
+    return {"trace_id": above[0], "parent_run_id": above[-1], "parent_dotted_order": order}
+
+
+def _began(run_id: uuid.UUID) -> datetime:
+    return datetime.fromtimestamp((run_id.int >> 80) / 1000, UTC)
 
 
 def _as_uuid(run_id: str) -> uuid.UUID | None:

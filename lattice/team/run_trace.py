@@ -14,7 +14,7 @@ __all__ = ["RunTrace"]
 class RunTrace:
     """Writes the team-level rows; without a tracer it does nothing and no run has a parent."""
 
-    __slots__ = ("_trace", "tracer")
+    __slots__ = ("_began", "_trace", "tracer")
 
     def __init__(
         self,
@@ -24,14 +24,17 @@ class RunTrace:
         *,
         ids: tuple[str, str, str | None] | None = None,
         strict: bool = True,
+        began: float | None = None,
     ) -> None:
         """Take the tracer, the team as the source of its rows, and where in a trace they stand.
 
         ``parent`` is ``(session_id, run_id)`` of the run that this team works in, if it is nested; ``ids`` are session,
-        run and parent where they are known already. Unless ``strict``, the tracer's errors are only logged.
+        run and parent where they are known already. Unless ``strict``, the tracer's errors are only logged. ``began``
+        is when the run began, in seconds since 1970, if that is not when it is written.
         """
         self.tracer = tracer
         self._trace = None
+        self._began = began
         if tracer is None:
             return
         if ids is None:
@@ -55,7 +58,7 @@ class RunTrace:
     async def start(self, data: dict[str, Any], prompt: Any) -> None:
         """Write that the team has started, and on what."""
         if self._trace is not None:
-            await self._trace.emit("run_start", {"runtime": "team", **data})
+            await self._trace.emit("run_start", {"runtime": "team", **data}, at=self._began)
             await self._trace.emit("user_message", {"message": {"role": "user", "content": prompt}})
 
     async def message(self, event: TeamMessageEvent) -> None:

@@ -1,5 +1,6 @@
 """Context traces of runs whose lead and members are separate processes: one root, and who else traces what."""
 
+import hashlib
 import uuid
 from typing import Any
 
@@ -42,10 +43,10 @@ class StoreTracing:
         """Return the root of a run's trace; the same ids in every process that ever drives it."""
         if self._tracer is None:
             return None
+        run_id = _root_id(run)
         session, _, above = run.options.get("trace", "").partition("/")
-        parent = above.partition("/")[0] or None
-        ids = (session or _derived(run.id, "session"), _derived(run.id, "run"), parent)
-        return RunTrace(self._tracer, self._source, ids=ids, strict=False)
+        ids = (session or run_id, run_id, above.partition("/")[0] or None)
+        return RunTrace(self._tracer, self._source, ids=ids, strict=False, began=run.created_at / 1000)
 
     def joined(self, item: WorkItem) -> RunTrace | None:
         """Return the root that the work on an item belongs to; it was started by whoever drives the run."""
@@ -81,5 +82,12 @@ def _flat(tracer: Any) -> list[Any]:
     return [] if tracer is None else [tracer]
 
 
-def _derived(run_id: str, what: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"lattice:{run_id}:{what}"))
+def _root_id(run: RunRecord) -> str:
+    """Return the id of a run's root: a UUID that tells when the run was submitted, so that trees can be ordered by it.
+
+    The outermost root's id is the session's too.
+    """
+    digest = int.from_bytes(hashlib.blake2b(run.id.encode(), digest_size=10).digest())
+    number = (run.created_at & (1 << 48) - 1) << 80 | digest
+    number = number & ~(0xF << 76) | 7 << 76
+    return str(uuid.UUID(int=number & ~(0b11 << 62) | 0b10 << 62))

@@ -1,7 +1,9 @@
 """Context traces of teams whose members are separate processes: one root, whoever traces, on every back end."""
 
 import pytest
+from langsmith import RunTree
 
+from lattice.integrations.langsmith import create_langsmith_context_tracer
 from lattice.testing import turn
 from tests.cluster import Cluster, until
 from tests.teams import echo, handoff, spec, team_of
@@ -73,6 +75,47 @@ async def test_a_nested_team_is_a_child_of_the_outer_root_in_its_session(cluster
     assert nested["parent_run_id"] == root["run_id"]
     assert len([row for row in tracer.of("run_start") if row.get("parent_run_id") == nested["run_id"]]) == 3
     assert {row["session_id"] for row in tracer.rows} == {root["session_id"]}
+
+
+async def test_langsmith_gets_one_tree_from_several_processes(cluster):
+    """team:TRC-13 - each process has a tracer of its own, as worker processes do."""
+    runs = {}
+
+    class Client:
+        def create_run(self, **run):
+            runs[str(run["id"])] = run
+
+        def update_run(self, **_run):
+            pass
+
+    def process_tracer():
+        return create_langsmith_context_tracer(
+            run_tree=lambda config: RunTree(**config, ls_client=Client()), fail_on_error=True
+        )
+
+    class EachItsOwn:
+        """Stands for the tracer that each process makes of the same team."""
+
+        def __init__(self):
+            self.tracers = {}
+
+        def on_event(self, event):
+            process = event.source.get("member", "coordinator")
+            self.tracers.setdefault(process, process_tracer()).on_event(event)
+
+    inner = team_of([turn(handoff("b")), "inner done"], {"b": echo("b")}, name="inner")
+    host_tracer = EachItsOwn()
+    made = cluster(team_of([turn(handoff("inner")), "done"], {"inner": inner}, name="outer", tracer=host_tracer))
+    inner.tracer = host_tracer
+    await made.run("go")
+    (root,) = [run for run in runs.values() if run.get("parent_run_id") is None]
+    orders = {run["dotted_order"] for run in runs.values()}
+    assert {run["trace_id"] for run in runs.values()} == {root["id"]}
+    assert len(runs) == len(orders) > 12
+    for run in runs.values():
+        above, _, own = run["dotted_order"].rpartition(".")
+        assert own.endswith(str(run["id"]))
+        assert run is root or (above in orders and above.endswith(str(run["parent_run_id"])))
 
 
 async def test_a_run_that_another_coordinator_goes_on_with_keeps_its_root(cluster, backend):

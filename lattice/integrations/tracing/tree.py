@@ -93,6 +93,8 @@ class TraceTree(Generic[Span]):
         if run is None:
             if event.type == "result" and event.run_id in self._ended:
                 return
+            if event.type == "team_message":
+                return  # of a team whose root another process writes
             run = self._start(event)
             if event.type == "run_start":
                 return

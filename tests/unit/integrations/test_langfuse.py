@@ -249,10 +249,11 @@ async def test_a_real_agent_with_the_real_client_reaches_the_endpoint(receiver, 
 
 async def test_runs_of_one_team_in_two_processes_find_the_same_trace(receiver, client, events):
     here, there = create_langfuse_context_tracer(client=client), create_langfuse_context_tracer(client=client)
-    here.on_event(events("run_start", run="team"))
+    root = {"kind": "root", "team": "eng"}
+    here.on_event(events("run_start", run="team", source=root, runtime="team"))
     there.on_event(events("run_start", run="member", parent="team"))
     there.on_event(events("result", run="member", parent="team"))
-    here.on_event(events("result", run="team"))
+    here.on_event(events("result", run="team", source=root))
     await here.close()
     await there.close()
     assert len({span.trace_id for span in spans(receiver)}) == 1

@@ -100,8 +100,15 @@ def test_concurrent_tool_calls_end_by_their_ids(tree, sink, events):
 
 def test_an_event_of_a_run_that_nobody_knows_opens_it(tree, sink, events):
     """agent:LS-14"""
-    tree.take(events("team_message", run="late"))
-    assert sink.log == [("open", "run late in None#1"), ("note", "run late in None#1", "team_message")]
+    tree.take(events("compaction", run="late"))
+    assert sink.log == [("open", "run late in None#1"), ("note", "run late in None#1", "compaction")]
+
+
+def test_mail_of_a_team_whose_root_another_process_writes_opens_nothing(tree, sink, events):
+    """agent:LS-14"""
+    tree.take(events("team_message", run="root"))
+    assert sink.log == []
+    assert tree.open_runs == 0
 
 
 def test_answers_without_a_question_are_notes(tree, sink, events):
