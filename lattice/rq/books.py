@@ -300,12 +300,14 @@ class Books:
                 pipe.zremrangebyscore(registry.key, 0, now_is)
             await pipe.execute()
 
-    async def silent(self, seconds: float, limit: int = 500) -> list[Execution]:
-        """Return executions without a heartbeat for ``seconds``."""
-        newest = current_timestamp() + EXECUTION_TTL - seconds
-        entries = await self._client.zrangebyscore(self.started.key, 0, newest, start=0, num=limit)
-        connection = self.queue.connection
-        return [Execution.from_composite_key(_text(entry), connection=connection) for entry in entries]
+    async def heartbeats(self, limit: int = 10_000) -> dict[str, float]:
+        """Return what the last heartbeat of each execution wrote: a number that tells it from the one before."""
+        entries = await self._client.zrange(self.started.key, 0, limit - 1, withscores=True)
+        return {_text(entry): score for entry, score in entries}
+
+    def execution(self, entry: str) -> Execution:
+        """Return the execution of an entry of ``heartbeats``."""
+        return Execution.from_composite_key(entry, connection=self.queue.connection)
 
     async def forget(self, execution: Execution) -> None:
         """Remove an execution whose job no longer runs."""

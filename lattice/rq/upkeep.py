@@ -10,6 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 from rq.command import parse_payload
+from rq.executions import Execution
 from rq.scheduler import RQScheduler
 
 from lattice.rq.backoff import Backoff
@@ -18,6 +19,9 @@ from lattice.rq.worker import REDIS_DOWN, AsyncWorker
 __all__ = ["Upkeep"]
 
 _log = logging.getLogger("lattice.rq")
+_WHOLE_SECONDS = 2.5
+"""Seconds within which a heartbeat surely changes: it is written in whole seconds."""
+
 _SCHEDULER_TRIES = 5
 """Seconds between two tries to become the scheduler of a queue while another worker is."""
 
@@ -33,6 +37,8 @@ class Upkeep:
         self.patience = lease + 2 * self.beat
         self.stop_run = stop_run
         self._stuck: dict[str, float] = {}
+        self._beats: dict[str, tuple[float, float]] = {}
+        """What the last heartbeat of each execution wrote, and since when it has been seen here."""
         self._scheduler: Any = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -81,12 +87,28 @@ class Upkeep:
         """Drop what is over, put back jobs that died between queue and begin, adopt jobs whose worker is silent."""
         await self.books.trim()
         await self._return_stuck()
-        for execution in await self.books.silent(self.patience):
+        for execution in await self._silent():
             word = await self.worker.adopt(execution.job_id)
             if word == "adopted":
                 _log.info("job %s has no live worker; this one goes on with it", execution.job_id)
             elif word != "running":
                 await self.books.forget(execution)
+
+    async def _silent(self) -> list[Execution]:
+        """Return executions whose heartbeat has not changed for long, by the clock of this process alone.
+
+        What a heartbeat writes is the time of its own machine, which may be minutes away from that of this one.
+        """
+        here = time.monotonic()
+        beats = await self.books.heartbeats()
+        known = self._beats
+        self._beats = {
+            entry: known[entry] if entry in known and known[entry][0] == beat else (beat, here)
+            for entry, beat in beats.items()
+        }
+        patience = max(self.patience, _WHOLE_SECONDS)
+        silent = [entry for entry, (_, since) in self._beats.items() if here - since >= patience]
+        return [self.books.execution(entry) for entry in silent]
 
     async def _return_stuck(self) -> None:
         here = time.monotonic()

@@ -70,6 +70,23 @@ async def test_heartbeats_keep_a_running_job_from_being_taken(house, engine, upk
     assert not second.running
 
 
+async def test_a_worker_whose_clock_is_ten_minutes_behind_keeps_its_jobs(house, engine, upkeep_of):
+    """Also: two workers whose clocks differ by ten minutes."""
+    house.enqueue("run-1")
+    first = await house.worker()
+    await until(lambda: "run-1" in first.running)
+    registry = house.queue.started_job_registry.key
+    (entry,) = house.blocking.zrange(registry, 0, -1)
+    house.blocking.zincrby(registry, -600, entry)
+    second = await house.worker()
+    patient = upkeep_of(second)
+    for _ in range(5):
+        house.blocking.zincrby(registry, 1, entry)
+        await patient.mend()
+    assert second.running == {}
+    assert engine.driven == ["run-1"]
+
+
 async def test_a_worker_whose_record_expired_is_listed_again(house, upkeep_of):
     worker = await house.worker()
     house.blocking.delete(worker.key)
