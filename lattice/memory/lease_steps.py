@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lattice.mailbox import MessageStatus
+from lattice.encoding import encode
+from lattice.events import TeamMessageEvent
+from lattice.mailbox import MessageStatus, mailbox_key
 from lattice.memory.base import StorePart
 from lattice.memory.state import ItemState, RunState
 from lattice.runs import DeadLetter, ExpiredLease, Lease, Outcome, ProcessInfo
@@ -51,8 +53,25 @@ class LeaseSteps(StorePart):
         metadata = {"status": "failed", "error": {"code": "worker_lost", "message": reason, "name": "WorkerLost"}}
         await self._work.report(state, Outcome(status=MessageStatus.FAILED, report=reason, metadata=metadata))
         await self._work.close(state, MessageStatus.FAILED)
+        await self._tell_failure(state, metadata["error"])
         self._bury(state, reason)
         return ExpiredLease("message", message_id, "dead", state.attempt)
+
+    async def _tell_failure(self, state: ItemState, error: object) -> None:
+        request, member = state.item.message, state.item.member
+        run = self._work.runs.get(request.run_id or "")
+        if run is None or run.record.status.is_terminal:
+            return
+        name = mailbox_key(request.to) if member.startswith("delegate.") else member
+        source = {"kind": "team_member", "name": name, "team": run.record.team, "member": name, "mailbox": request.to}
+        for subtype, mailbox, message_id in (
+            ("failed", request.to, request.id),
+            ("replied", request.from_, state.report or ""),
+        ):
+            message = await self._adapter.get(message_id)
+            if message is not None:
+                event = TeamMessageEvent(subtype, source, mailbox, message.to_dict(), error)
+                run.events.add(encode(event.to_dict()))
 
     def _bury(self, state: ItemState, reason: str) -> None:
         item = state.item

@@ -36,6 +36,7 @@ class LeaseSteps(StorePart):
             self.options.max_attempts,
             self.options.retention_ms,
             self.options.max_dead_letters,
+            self.options.max_events,
         )
         return [
             ExpiredLease(kind.decode(), lease_id.decode(), word.decode(), int(attempt))

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-
 from lattice.errors import SizeLimitError, StoreError
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.run_store import RUN_ENDED
 from lattice.runs import Outcome, ProcessInfo, RunStatus
+from tests.contracts.backends import TEAM
 from tests.contracts.work import (
     DONE,
     LEASE,
@@ -498,6 +498,46 @@ async def test_work_that_loses_every_worker_fails_and_is_reported(backend):
     word, (report,) = await store.resume(lease, "batch-1")
     assert (word, report.metadata["error"]["code"]) == ("complete", "worker_lost")
     assert await store.claim("backend", "worker-1", LEASE) == []
+
+
+async def test_the_events_tell_of_work_that_lost_every_worker(backend):
+    """Every message has one end in the stream of its run, whoever wrote it."""
+    store = backend.store(max_attempts=1)
+    lease, (request,) = await handed_off(store, item("backend"))
+    await claim_one(store)
+    await backend.expire_leases()
+    await store.reclaim_expired("reaper", LEASE, runs=False)
+    await store.renew([lease], LEASE)
+    _, (report,) = await store.resume(lease, "batch-1")
+    failed, replied = [event for _, event in await store.read_events("run-1") if event["type"] == "team_message"][-2:]
+    assert failed == {
+        "type": "team_message",
+        "subtype": "failed",
+        "source": {
+            "kind": "team_member",
+            "name": "backend",
+            "team": TEAM,
+            "member": "backend",
+            "mailbox": request.to,
+        },
+        "mailbox": request.to,
+        "message": (await store.get(request.id)).to_dict(),
+        "error": report.metadata["error"],
+    }
+    assert (replied["subtype"], replied["mailbox"], replied["error"]) == ("replied", request.from_, failed["error"])
+    assert replied["message"] == report.to_dict()
+    assert failed["error"]["code"] == "worker_lost"
+
+
+async def test_nothing_is_told_of_a_run_that_is_over(backend):
+    store = backend.store(max_attempts=1)
+    await handed_off(store, item("backend"))
+    await claim_one(store)
+    await store.cancel_run("run-1", "enough")
+    told = await store.read_events("run-1")
+    await backend.expire_leases()
+    await store.reclaim_expired("reaper", LEASE, runs=False)
+    assert await store.read_events("run-1") == told
 
 
 async def test_work_that_was_handed_back_has_not_lost_a_worker(backend):

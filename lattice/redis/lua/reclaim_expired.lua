@@ -1,8 +1,9 @@
--- Frees messages whose lease ran out: pending again at the head, or (out of attempts) failed, reported, a dead letter.
+-- Frees messages whose lease ran out: pending again at the head, or (out of attempts) failed, reported, told
+-- in the events of its run, a dead letter.
 -- Runs whose lease ran out are reserved for whoever asks.
 -- KEYS[1] prefix of the team
 -- ARGV[1] who asks, ARGV[2] ms that a run is reserved, ARGV[3] how many at most, ARGV[4] '1' to look at runs too,
--- ARGV[5] attempts, ARGV[6] retention in ms, ARGV[7] dead letters kept
+-- ARGV[5] attempts, ARGV[6] retention in ms, ARGV[7] dead letters kept, ARGV[8] events kept of a run
 -- Reply: {{kind, id, 'returned' | 'dead' | 'run', attempt}, ...}. A repeat finds what is left; a run named in a lost
 -- reply is named again when its reservation runs out.
 local prefix = KEYS[1]
@@ -13,6 +14,7 @@ local with_runs = ARGV[4] == '1'
 local max_attempts = tonumber(ARGV[5])
 local retention = tonumber(ARGV[6])
 local max_dead = tonumber(ARGV[7])
+local max_events = tonumber(ARGV[8])
 
 -- shared: clock
 local function clock()
@@ -161,12 +163,53 @@ local function give_back(id, member)
   end
 end
 
+local WIRE = {'id', 'from', 'to', 'content', 'status', 'createdAt', 'threadId', 'parentMessageId', 'workItemId',
+  'workItemRole', 'upstreamMessageId', 'parentWorkItemId', 'runId', 'metadata'}
+local IS_JSON = {createdAt = true, metadata = true}
+
+local function wire_form(message)
+  local found = redis.call('HMGET', prefix .. 'message:' .. message, unpack(WIRE))
+  local parts = {}
+  for n, name in ipairs(WIRE) do
+    if found[n] then
+      parts[#parts + 1] = '"' .. name .. '":' .. (IS_JSON[name] and found[n] or cjson.encode(found[n]))
+    end
+  end
+  return '{' .. table.concat(parts, ',') .. '}'
+end
+
+local function tell(run, subtype, mailbox, source, message, failure)
+  local key = prefix .. 'run:' .. run
+  local status = redis.call('HGET', key, 'status')
+  if status == 'running' or status == 'waiting' or status == 'queued' then
+    local event = '{"type":"team_message","subtype":"' .. subtype .. '","source":' .. source .. ',"mailbox":' ..
+      cjson.encode(mailbox) .. ',"message":' .. wire_form(message) .. ',"error":' .. cjson.encode(failure) .. '}'
+    redis.call('XADD', key .. ':events', 'MAXLEN', '~', max_events, '*', 'event', event)
+  end
+end
+
+local function tell_failure(id, member, failure)
+  local found = redis.call('HMGET', prefix .. 'message:' .. id, 'runId', 'from', 'to')
+  if not found[1] then
+    return
+  end
+  local name = member
+  if string.sub(member, 1, 9) == 'delegate.' then
+    name = string.match(found[3], '^.*::(.+)$') or found[3]
+  end
+  local source = cjson.encode({kind = 'team_member', name = name, team = string.match(prefix, '{(.*)}'), member = name,
+    mailbox = found[3]})
+  tell(found[1], 'failed', found[3], source, id, failure)
+  tell(found[1], 'replied', found[2], source, id .. '-report', failure)
+end
+
 local function bury(id, member, attempt, owner)
   local reason = 'its worker was lost ' .. attempt .. ' times; the last one was ' .. (owner or 'unknown')
   local failure = {code = 'worker_lost', message = reason, name = 'WorkerLostError'}
   report(id, id .. '-report', reason, cjson.encode({status = 'failed', error = failure}))
   redis.call('HSET', prefix .. 'message:' .. id, 'error', cjson.encode(failure))
   close(id, 'failed')
+  tell_failure(id, member, failure)
   local letter = redis.call('XADD', prefix .. 'dead', 'MAXLEN', '~', max_dead, '*', 'id', id, 'member', member,
     'attempt', attempt, 'reason', reason)
   redis.call('HSET', prefix .. 'message:' .. id, 'dead', letter)
