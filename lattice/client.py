@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -18,13 +19,13 @@ from lattice.redis.run_ends import RunEnds
 from lattice.redis.run_store import RedisRunStore
 from lattice.rq.backoff import Backoff
 from lattice.rq.queue import queue_of
-from lattice.rq.results import cancel_waiting_job, job_has_ended
+from lattice.rq.results import JobStanding, cancel_waiting_job, job_has_ended, job_standing
 from lattice.rq.submit import Submission, check_task, due_at, submit_run
 from lattice.rq.worker import REDIS_DOWN
 from lattice.run_store import RUN_ENDED, StoreOptions
 from lattice.runs import Budget, DeadLetter, ProcessInfo, RunRecord, RunStatus, WorkState, run_conversation
 
-__all__ = ["LatticeClient"]
+__all__ = ["LatticeClient", "RunStanding"]
 
 T = TypeVar("T")
 COORDINATOR = "coordinator"
@@ -39,6 +40,18 @@ _AT_ONCE = 16
 
 _SLICE_MS = 5_000
 """Milliseconds of one blocking read; a longer wait is many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStanding:
+    """A run, its work, until when its lease holds, and who is alive; times are epoch ms of the Redis clock."""
+
+    run: RunRecord
+    work: tuple[WorkState, ...]
+    held_until: int | None
+    now: int
+    processes: tuple[ProcessInfo, ...]
+    job: JobStanding
 
 
 class LatticeClient:
@@ -244,6 +257,22 @@ class LatticeClient:
     async def inbox(self, member: str, status: str = "pending") -> list[TeamMessage]:
         """Return the messages of a member's mailbox in send order; ``status`` may be ``all``."""
         return await self._store.inbox(member, status)
+
+    async def standing(self, run_id: str) -> RunStanding:
+        """Return where a run and its work stand, and who is alive to go on with it.
+
+        Raises:
+            OptionError: there is no such run.
+        """
+        run = await self.run(run_id)
+        work, until, now, processes, job = await asyncio.gather(
+            self._store.work_items(run_id),
+            self._store.held_until(run_id),
+            self._store.now(),
+            self._store.processes(),
+            job_standing(self._redis, self._queue, run_id),
+        )
+        return RunStanding(run, tuple(work), until, now, tuple(processes), job)
 
     async def work_items(self, run_id: str) -> list[WorkState]:
         """Return the work of a run in send order, each with where it stands."""

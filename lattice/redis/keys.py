@@ -129,6 +129,11 @@ class Keys:
         """Text that lasts as long as no request may go to a model provider; ``provider`` is a digest, never a key."""
         return f"{self.prefix}provider:{provider}:pause"
 
+    @property
+    def doctor(self) -> str:
+        """A key that ``lattice doctor`` tries its rights on; it is gone at once."""
+        return f"{self.prefix}doctor"
+
     def signals(self, process_id: str) -> str:
         """List: what a process is told."""
         return f"{self.prefix}signals:{process_id}"

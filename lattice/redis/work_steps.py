@@ -44,6 +44,16 @@ class WorkSteps(StorePart):
         found = await asyncio.gather(*(self._work_state(message_id.decode()) for message_id in ids))
         return [state for state in found if state is not None]
 
+    async def held_until(self, run_id: str) -> int | None:
+        """Return until when the lease on a run holds (epoch ms of the Redis clock), None if nobody has it."""
+        deadline = await self._lane.command("ZSCORE", self.keys.leases, f"run:{run_id}")
+        return None if deadline is None else int(float(deadline))
+
+    async def now(self) -> int:
+        """Return the epoch milliseconds of the Redis clock."""
+        seconds, microseconds = await self._lane.command("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
     async def _work_state(self, message_id: str) -> WorkState | None:
         raw, lease, due = await asyncio.gather(
             self._lane.command("HGETALL", self.keys.message(message_id)),

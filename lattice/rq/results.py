@@ -1,6 +1,8 @@
 """How a job ended, as RQ keeps it; the commands are only queued, on a pipeline of either kind."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from redis.asyncio import Redis
@@ -12,9 +14,10 @@ from rq.registry import CanceledJobRegistry
 from rq.results import Result
 from rq.utils import now, utcformat
 
-__all__ = ["cancel_waiting_job", "job_has_ended", "write_cancelled", "write_result"]
+__all__ = ["JobStanding", "cancel_waiting_job", "job_has_ended", "job_standing", "write_cancelled", "write_result"]
 
 _ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED})
+_LONGEST_LOOK = 9_999
 _WAITING = frozenset({JobStatus.QUEUED, JobStatus.SCHEDULED, JobStatus.DEFERRED})
 
 
@@ -57,6 +60,30 @@ async def job_has_ended(redis: Redis, job_id: str) -> bool:
     client: Any = redis
     status = await client.hget(Job.key_for(job_id), "status")
     return status is None or status.decode() in _ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class JobStanding:
+    """What RQ says of a job: its status (None if it has no such job), its place in the queue, when it is due."""
+
+    status: str | None
+    ahead: int | None = None
+    due: datetime | None = None
+
+
+async def job_standing(redis: Redis, queue: Queue, job_id: str) -> JobStanding:
+    """Return where a job stands in its queue."""
+    client: Any = redis
+    status = await client.hget(Job.key_for(job_id), "status")
+    if status is None:
+        return JobStanding(None)
+    if status == JobStatus.QUEUED.value.encode():
+        ids = await client.lrange(queue.key, 0, _LONGEST_LOOK)
+        return JobStanding(status.decode(), ids.index(job_id.encode()) if job_id.encode() in ids else None)
+    if status == JobStatus.SCHEDULED.value.encode():
+        due = await client.zscore(queue.scheduled_job_registry.key, job_id)
+        return JobStanding(status.decode(), due=None if due is None else datetime.fromtimestamp(float(due), UTC))
+    return JobStanding(status.decode())
 
 
 async def cancel_waiting_job(redis: Redis, queue: Queue, job_id: str, outcome: Mapping[str, Any], keep: int) -> bool:
