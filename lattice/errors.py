@@ -12,6 +12,7 @@
     ├── TimeoutError (also the builtin)   a deadline passed
     ├── ConcurrentQueryError              an agent was asked twice at once
     ├── SizeLimitError                    a text is larger than a mailbox takes
+    ├── ConversationLimitError            a conversation has become larger than the store keeps
     ├── LeaseLostError                    a late write by somebody whose lease is gone
     ├── RunHeldError                      another coordinator drives this run
     ├── BudgetExceededError               a run has used up its model calls or tokens
@@ -33,6 +34,7 @@ __all__ = [
     "AppError",
     "BudgetExceededError",
     "ConcurrentQueryError",
+    "ConversationLimitError",
     "DeadlineExceededError",
     "LatticeError",
     "LeaseLostError",
@@ -162,6 +164,19 @@ class SizeLimitError(LatticeError):
             f"{what} has {size} bytes, the limit is {limit}. Write it to a file and send the path instead."
         )
         self.what = what
+        self.size = size
+        self.limit = limit
+
+
+class ConversationLimitError(LatticeError):
+    """A conversation is larger than the store keeps."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        """Take its size and the limit, both in bytes."""
+        super().__init__(
+            f"The conversation has {size} bytes, the limit is {limit}. Let the agent compact it, give each work item a"
+            " conversation of its own, or raise max_conversation_bytes."
+        )
         self.size = size
         self.limit = limit
 

@@ -44,7 +44,8 @@ class StoreOptions:
     ``max_attempts`` is how often a message is claimed before it is given up, ``retention_ms`` how long an ended run can
     still be read. ``max_mailbox_depth`` counts a mailbox's unfinished tasks, ``max_events`` and ``max_deltas`` what a
     run's event stream keeps,
-    ``max_dead_letters`` how many given-up messages are remembered.
+    ``max_dead_letters`` how many given-up messages are remembered. A conversation of more than
+    ``max_conversation_bytes`` is not gone on with.
 
     Raises:
         OptionError: a limit is not a positive integer.
@@ -54,6 +55,7 @@ class StoreOptions:
     retention_ms: int = 7 * _DAY_MS
     max_message_bytes: int = 1024 * 1024
     max_mailbox_depth: int = 100_000
+    max_conversation_bytes: int = 64 * 1024 * 1024
     max_events: int = 100_000
     max_deltas: int = 1_000
     max_dead_letters: int = 10_000

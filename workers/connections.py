@@ -57,6 +57,10 @@ def store_options(settings: Settings) -> StoreOptions:
         max_attempts=settings.max_attempts,
         retention_ms=settings.retention_ms,
         max_message_bytes=settings.max_message_bytes,
+        max_conversation_bytes=settings.max_conversation_bytes,
+        max_mailbox_depth=settings.max_mailbox_depth,
+        max_events=settings.max_events,
+        max_dead_letters=settings.max_dead_letters,
     )
 
 

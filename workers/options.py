@@ -14,7 +14,8 @@ TEAM = ("app", "redis_url", "retention", "max_message_bytes")
 """What every command that touches a team takes."""
 
 LOGGING = ("log_level", "log_format")
-WORK = ("concurrency", "burst", "lease", "max_attempts", "drain_timeout", "health_port", "metrics_port")
+LIMITS = ("max_conversation_bytes", "max_mailbox_depth", "max_events", "max_dead_letters")
+WORK = ("concurrency", "burst", "lease", "max_attempts", "drain_timeout", *LIMITS, "health_port", "metrics_port")
 """What every process that does work takes."""
 
 F = TypeVar("F", bound=Callable[..., Any])

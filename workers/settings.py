@@ -43,6 +43,10 @@ class Settings:
     drain_timeout: float = 60.0
     retention: float = 7 * 86400.0
     max_message_bytes: int = 1024**2
+    max_conversation_bytes: int = 64 * 1024**2
+    max_mailbox_depth: int = 100_000
+    max_events: int = 100_000
+    max_dead_letters: int = 10_000
     log_level: str = "info"
     log_format: str | None = None
     health_port: int | None = None
@@ -173,6 +177,15 @@ OPTIONS: dict[str, Option] = {
         Option("drain_timeout", parse_duration, "How long SIGTERM lets work finish. Default: 60s.", "TIME"),
         Option("retention", _positive(parse_duration), "How long ended runs are kept. Default: 7d.", "TIME"),
         Option("max_message_bytes", _positive(parse_size), "The largest task or report. Default: 1MiB.", "SIZE"),
+        Option(
+            "max_conversation_bytes",
+            _positive(parse_size),
+            "The largest conversation that is gone on with. Default: 64MiB.",
+            "SIZE",
+        ),
+        Option("max_mailbox_depth", _positive(_whole), "Unfinished work in one mailbox. Default: 100000.", "N"),
+        Option("max_events", _positive(_whole), "Events kept of a run, the newest ones. Default: 100000.", "N"),
+        Option("max_dead_letters", _positive(_whole), "Dead letters kept, the newest ones. Default: 10000.", "N"),
         Option("log_level", _one_of(_LEVELS), "debug, info, warning, error or critical. Default: info.", "LEVEL"),
         Option("log_format", _one_of(_FORMATS), "json or console. Default: by whether it is a terminal.", "FORMAT"),
         Option("health_port", _port, "Serve /livez and /readyz on this port.", "PORT"),

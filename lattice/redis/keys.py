@@ -132,7 +132,7 @@ class Keys:
     @property
     def doctor(self) -> str:
         """A key that ``lattice doctor`` tries its rights on; it is gone at once."""
-        return f"{self.prefix}doctor"
+        return f"{self.prefix}doctor:rights"
 
     def signals(self, process_id: str) -> str:
         """List: what a process is told."""

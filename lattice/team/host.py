@@ -117,6 +117,11 @@ class Host:
         """The largest content of a message, in bytes."""
         return int(getattr(getattr(self.store, "options", None), "max_message_bytes", 1024 * 1024))
 
+    @property
+    def max_conversation_bytes(self) -> int:
+        """The largest conversation that is gone on with, in bytes."""
+        return int(getattr(getattr(self.store, "options", None), "max_conversation_bytes", 64 * 1024 * 1024))
+
     async def start(self) -> None:
         """Listen for signals and keep the leases alive."""
         loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lattice.encoding import decode, encode
-from lattice.errors import LeaseLostError
+from lattice.errors import ConversationLimitError, LeaseLostError
 from lattice.journal import JournalEntry
 from lattice.runs import ConversationState, Step
 from lattice.team.answers import event_type
@@ -217,9 +217,13 @@ class Recorder:
 
         Raises:
             LeaseLostError: it is not.
+            ConversationLimitError: the conversation is too large to go on with.
         """
         if self._paid:
             await self.flush()
+        limit = self.host.max_conversation_bytes
+        if self.size > limit:
+            raise ConversationLimitError(self.size, limit)
         await self.host.check(self.held)
 
     def write_soon(self) -> None:

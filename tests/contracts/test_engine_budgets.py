@@ -187,3 +187,13 @@ async def test_a_failed_run_goes_on_where_it_stopped_when_it_may_use_more(start)
     again = await asyncio.wait_for(coordinator.drive("run"), 10)
     assert again["error"]["code"] == "budget_exceeded"
     assert calls_of(cluster.team) == (1, [1])
+
+
+async def test_a_conversation_that_is_too_large_is_not_gone_on_with(start):
+    look = tool("look", "Look.", {"type": "object"}, lambda _input: "x" * 3_000)
+    member = spec("a", lambda _request: turn(tool_use("look")), tools=[look])
+    cluster = start(crew([turn(handoff("a")), said], {"a": member}), max_conversation_bytes=20_000)
+    outcome = await cluster.run()
+    assert "Error code: conversation_full" in outcome["result"]
+    assert "the limit is 20000" in outcome["result"]
+    assert model_of(member).calls < 10

@@ -17,7 +17,7 @@ from lattice.client import LatticeClient
 from lattice.redis.keys import Keys
 from lattice.redis.run_store import RedisRunStore
 from lattice.run_store import StoreOptions
-from lattice.runs import ProcessInfo
+from lattice.runs import Budget, ProcessInfo, RunRecord
 from lattice.team.coordinator import Coordinator
 from lattice.team.host import Host
 from lattice.team.worker import MemberWorker
@@ -328,6 +328,28 @@ async def test_dead_letters_say_why(redis_url, redis_client, cli):
     letter = dict(groups(fields, 2))
     assert (letter["id"], letter["member"], letter["attempt"]) == ("m1", "facts", "1")
     assert "worker-1" in letter["reason"]
+    await store.close()
+
+
+@asks(
+    "What waits for another try, and until when?",
+    "What has a run used of its budget?",
+    "Which model providers have asked for a pause?",
+)
+async def test_what_is_put_off_counted_and_held_back(redis_url, redis_client, cli):
+    store = RedisRunStore(redis_client, TEAM)
+    await _send(store, "m1", "facts", None)
+    (claim,) = await store.claim("facts", "worker-1", 30_000)
+    await store.postpone(claim.lease, 60_000, "overload: busy")
+    message, due, retries, reason = await cli.lines("What waits for another try, and until when?", MESSAGE="m1")
+    assert (message, retries, reason) == ("m1", "1", "overload: busy")
+    assert int(due) > claim.lease.deadline
+    await store.start_run(RunRecord(id="r1", team=TEAM, task="x"))
+    await store.draw("r1", Budget(max_tokens=100), tokens=7)
+    assert await cli.lines("What has a run used of its budget?", RUN="r1") == ["1", "7"]
+    assert await cli.lines("Which model providers have asked for a pause?") == []
+    await store.hold_off("0123abcd", 60)
+    assert await cli.lines("Which model providers have asked for a pause?") == [store.keys.provider_pause("0123abcd")]
     await store.close()
 
 
