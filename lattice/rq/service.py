@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import redis as blocking_redis
 from redis.asyncio import Redis
@@ -118,6 +119,30 @@ class RunService:
             self._orphans.pop(run_id, None)
 
 
+async def _made(make: Callable[[], AsyncWorker]) -> AsyncWorker:
+    """Make a worker, which asks Redis things; wait for a Redis that hangs up just then."""
+    backoff = Backoff()
+    while True:
+        try:
+            return await asyncio.to_thread(make)
+        except REDIS_DOWN as error:
+            await backoff.pause("starting", error)
+
+
+async def _open(worker: AsyncWorker) -> None:
+    backoff = Backoff()
+    while True:
+        try:
+            return await worker.open()
+        except REDIS_DOWN as error:
+            await backoff.pause("appearing as a worker", error)
+        except ValueError:
+            # RQ refuses a name that is taken: after a reply that was lost, it is this worker's own.
+            if backoff.tries == 0:
+                raise
+            return None
+
+
 @asynccontextmanager
 async def run_service(
     redis: Redis, blocking: "blocking_redis.Redis", team: str, store: RunStore, engine: Engine, options: ServiceOptions
@@ -127,21 +152,23 @@ async def run_service(
     ``redis`` and ``blocking`` return bytes; the latter is for RQ's own blocking calls, which run in threads.
     """
     queue = queue_of(team, blocking)
-    worker = await asyncio.to_thread(
-        AsyncWorker,
-        queue,
-        redis,
-        name=options.process_id,
-        concurrency=options.concurrency,
-        keep=options.keep,
-        context=context_of(engine),
+    worker = await _made(
+        partial(
+            AsyncWorker,
+            queue,
+            redis,
+            name=options.process_id,
+            concurrency=options.concurrency,
+            keep=options.keep,
+            context=context_of(engine),
+        )
     )
 
     async def stop_run(run_id: str) -> None:
         await store.cancel_run(run_id, "stopped through RQ")
 
     upkeep = Upkeep(worker, lease=options.lease_ms / 1000, stop_run=stop_run)
-    await worker.open()
+    await _open(worker)
     upkeep.start()
     try:
         yield RunService(worker, upkeep, store, engine, options)

@@ -2,11 +2,13 @@ import asyncio
 import contextlib
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 from rq.job import JobStatus
 from rq.worker import BaseWorker
 
 from lattice.memory.run_store import MemoryRunStore
 from lattice.rq.service import ServiceOptions, run_service
+from lattice.rq.worker import AsyncWorker
 from lattice.runs import RunRecord
 from tests.rq.house import until
 
@@ -50,6 +52,30 @@ async def test_a_run_whose_rq_job_was_deleted_is_driven_all_the_same(house):
     async with serving(house, store):
         await until(lambda: house.engine.driven)
     assert house.engine.driven[0] == "run-1"
+
+
+async def test_a_service_waits_for_a_redis_that_hangs_up_while_it_starts(house, monkeypatch):
+    """Before it knows Redis, and after Redis has listed it without saying so."""
+    tries = []
+
+    def hanging_up(name, *, done):
+        step = getattr(AsyncWorker, name)
+
+        def once(self, *args):
+            tries.append(name)
+            if tries.count(name) > 1:
+                return step(self, *args)
+            if done:
+                step(self, *args)
+            raise RedisConnectionError("hung up")
+
+        monkeypatch.setattr(AsyncWorker, name, once)
+
+    hanging_up("_set_ip_address", done=False)
+    hanging_up("register_birth", done=True)
+    async with serving(house, MemoryRunStore()):
+        assert [worker.name for worker in BaseWorker.all(queue=house.queue)] == ["coordinator-1"]
+    assert tries == ["_set_ip_address"] * 2 + ["register_birth"] * 2
 
 
 async def test_a_service_is_listed_while_it_serves(house):
