@@ -2,20 +2,21 @@
 
 import json
 import os
-import time
 from pathlib import Path
+from time import time as wall_clock
+from time import time_ns
 
 
 class Record:
     """Appends to a file of this process; a line is one ``write``, so a killed process leaves no half of one."""
 
     def __init__(self, folder):
-        path = Path(folder) / "record" / f"{os.getpid()}-{time.time_ns()}.jsonl"
+        path = Path(folder) / "record" / f"{os.getpid()}-{time_ns()}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def write(self, what, **facts):
-        line = json.dumps({"what": what, "at": time.time(), "pid": os.getpid(), **facts})
+        line = json.dumps({"what": what, "at": wall_clock(), "pid": os.getpid(), **facts})
         os.write(self._file, line.encode() + b"\n")
 
 

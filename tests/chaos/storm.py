@@ -344,6 +344,6 @@ class Storm:
         return await self.redis.zcard(f"rq:wip:{queue_name(TEAM)}") == 0
 
     def _mark_deaf(self, cancel):
-        for pid, since, until in self.deaf:
-            if since - 1 <= cancel.at + 1 and until >= cancel.at:
-                cancel.deaf_until[pid] = max(until, cancel.deaf_until.get(pid, 0.0))
+        for pid, since, end in self.deaf:
+            if since - 1 <= cancel.at + 1 and end >= cancel.at:
+                cancel.deaf_until[pid] = max(end, cancel.deaf_until.get(pid, 0.0))

@@ -241,3 +241,31 @@ async def test_sigterm_leaves_no_work_behind_that_is_marked_as_running(redis_url
 
 async def has_attempts(redis, keys, count):
     return int(await redis.hget(keys.counts("alpha"), "processing") or 0) >= count
+
+
+async def test_processes_whose_clocks_differ_by_ten_minutes_work_together(redis_url, tmp_path):
+    """A worker whose clock is ahead, and a coordinator whose clock is behind, die: they are missed after a lease."""
+    async with team_of_processes(redis_url, tmp_path, "clocks") as (processes, client, redis):
+        for member in MEMBERS[:3]:
+            processes.worker(member, CHAOS_CLOCK="-600")
+        ahead = processes.worker("alpha", CHAOS_CLOCK="600", **{FAULT: "tool_begun:2"})
+        behind = processes.coordinator(CHAOS_CLOCK="-600", **{FAULT: "after_hand_off:4"})
+        processes.coordinator(CHAOS_CLOCK="600")
+        accepted = await submit_all(client, range(12))
+        await succeed(client, accepted)
+        assert (await behind.ended(), await ahead.ended()) == (-9, -9)
+        findings = check(await story_of(redis, "clocks", tmp_path, accepted))
+        assert findings.problems == []
+
+
+async def test_a_run_that_is_due_after_several_leases_is_run_once(redis_url, tmp_path):
+    """known-bug:33"""
+    async with team_of_processes(redis_url, tmp_path, "due", lease="0.5s") as (processes, client, redis):
+        start_all(processes)
+        for _ in range(3):
+            processes.coordinator()
+        run_id = await client.submit("run 1 plain", in_=3)
+        await succeed(client, [run_id])
+        story = await story_of(redis, "due", tmp_path, {run_id: 1})
+        assert check(story).problems == []
+        assert story.world.runs[run_id]["epoch"] == "1"
