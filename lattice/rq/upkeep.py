@@ -111,11 +111,13 @@ class Upkeep:
         return [self.books.execution(entry) for entry in silent]
 
     async def _return_stuck(self) -> None:
+        # An id is between queue and begin for milliseconds. Should its worker live after all, the run is still driven
+        # once: whoever begins it second finds its lease held.
         here = time.monotonic()
         ids = [job_id for job_id in await self.books.stuck_ids() if job_id not in self.worker.running]
         self._stuck = {job_id: self._stuck.get(job_id, here) for job_id in ids}
         for job_id, seen in list(self._stuck.items()):
-            if here - seen >= self.patience:
+            if here - seen >= self.beat:
                 _log.info("job %s was taken by a worker that died; it is queued again", job_id)
                 await self.books.put_back(job_id)
                 del self._stuck[job_id]

@@ -83,6 +83,8 @@ class AsyncWorker(BaseWorker):
         self._ended: list[Ended] = []
         self._flush: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="rq")
+        self._moved: list[str] = []
+        """Ids that were moved out of the queue for this worker; kept until their jobs are known, Redis away or not."""
         self._taking = True
         self._asking_since: float | None = None
         self._stopped = asyncio.Event()
@@ -161,16 +163,19 @@ class AsyncWorker(BaseWorker):
             self._asking_since = None
             await asyncio.sleep(1)
             return not burst
-        first = await self.books.next_id(None if burst else _SLICE)
+        if not self._moved:
+            first = await self.books.next_id(None if burst else _SLICE)
+            self._moved = [] if first is None else [first]
         self._asking_since = None
-        ids = [] if first is None else [first]
-        while ids:
-            waiting = await self._start(ids)
-            ids = await self.books.more_ids(self._room(waiting))
-        return first is not None
+        taken = bool(self._moved)
+        while self._moved:
+            waiting = await self._start(self._moved)
+            self._moved = await self.books.more_ids(self._room(waiting))
+        return taken
 
     async def _start(self, ids: list[str]) -> int:
         jobs, waiting = await self.books.fetch(ids)
+        self._moved = []
         for job in jobs:
             if job.id in self.running:
                 self._start_later(job.id)
