@@ -30,9 +30,6 @@ from tests.processes.team_commands import until
 APP = "tests.chaos.app:team"
 TEAM = "storm"
 RETENTION = 3600
-MAX_ATTEMPTS = 8
-"""High enough that only poison runs out of attempts, however often its neighbours' processes die."""
-
 KINDS = ("coordinator", "coordinator", "alpha", "alpha", "beta", "gamma", "gamma", "delta")
 FAULTS = {
     "kill": 30,
@@ -64,10 +61,14 @@ POINTS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What a storm is made of."""
+    """What a storm is made of.
+
+    With so many attempts only poison runs out of them, however often other work loses its process.
+    """
 
     seconds: float
     seed: int
+    max_attempts: int = 8
     in_flight: int = 200
     lease: float = 2.0
     latency: str = "0-0.15"
@@ -116,7 +117,7 @@ class Storm:
             "CHAOS_LATENCY": self.plan.latency,
             "CHAOS_SEED": str(self.plan.seed),
             "LATTICE_RETENTION": f"{RETENTION}s",
-            "LATTICE_MAX_ATTEMPTS": str(MAX_ATTEMPTS),
+            "LATTICE_MAX_ATTEMPTS": str(self.plan.max_attempts),
             "LATTICE_DRAIN_TIMEOUT": "1s",
             **self.plan.environment,
         }

@@ -20,7 +20,7 @@ from tests.processes.team_commands import until
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(180)]
 
-AT_ONCE = 4
+AT_ONCE = 6
 
 
 class BrokenStore(RedisRunStore):
@@ -63,7 +63,7 @@ async def _drive(processes, client, store, folder, variant):
         await until(lambda: any(line.get("actor") == "alpha" for line in read_record(folder)))
     else:
         with suppress(RunTimeoutError):
-            await client.result(run_id, timeout=4 if variant.never_ends else 30)
+            await client.result(run_id, timeout=3 if variant.never_ends else 30)
     return run_id
 
 

@@ -105,7 +105,7 @@ async def test_a_coordinator_that_dies_at_any_step(redis_url, tmp_path):
 
 
 async def test_the_answer_before_a_long_tool_call_is_kept_though_that_call_may_be_run_again(redis_url, tmp_path):
-    lane = aiter(deaths(redis_url, tmp_path, "long", "worker", "gamma", ["tool_done"], latency="0.6-0.6"))
+    lane = aiter(deaths(redis_url, tmp_path, "long", "worker", "gamma", ["tool_done"], latency="0.25-0.25"))
     findings = await anext(lane)
     await anext(lane, None)
     assert findings.problems == []
