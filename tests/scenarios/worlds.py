@@ -4,14 +4,18 @@ import asyncio
 import inspect
 import sqlite3
 from dataclasses import dataclass
+from functools import partial
 
 from lattice import AbortController, AbortError, create_sqlite_mailbox
+from lattice.client import LatticeClient
 from lattice.mailbox import mailbox_key
-from tests.cluster import Cluster
+from tests.cluster import Cluster, until
 from tests.contracts.backends import TEAM
 from tests.teams import brief, team_of
 
-__all__ = ["TEAM", "LocalWorld", "Outcome", "RedisWorld"]
+__all__ = ["TEAM", "LocalWorld", "Outcome", "ProcessWorld", "RedisWorld"]
+
+APP = "tests.scenarios.app:team"
 
 
 def sqlite_mailbox(path):
@@ -52,7 +56,7 @@ class LocalWorld:
     def team(self, lead, members=(), **options):
         return team_of(lead, dict(members), name=TEAM, mailbox=self._make_mailbox(), **options)
 
-    async def run(self, team, task="go", *, abort=None, permissions=None, within=10):
+    async def run(self, team, task="go", *, abort=None, abort_at=None, permissions=None, within=10):
         controller, events, error = AbortController(), [], None
         watching = None if abort is None else asyncio.create_task(_abort_when(abort, controller))
         given = {} if permissions is None else {"permissions": permissions}
@@ -61,6 +65,8 @@ class LocalWorld:
             async with asyncio.timeout(within):
                 async for event in team.query(task, stream=False, signal=controller.signal, **given):
                     events.append(event.to_dict())
+                    if abort_at is not None and brief(event) == abort_at:
+                        controller.abort()
                     if event.type == "result":
                         result = event
             status = "failed" if result.is_error else "succeeded"
@@ -97,7 +103,7 @@ class RedisWorld:
     def team(self, lead, members=(), **options):
         return team_of(lead, dict(members), name=TEAM, **options)
 
-    async def run(self, team, task="go", *, abort=None, permissions=None, within=10):
+    async def run(self, team, task="go", *, abort=None, abort_at=None, permissions=None, within=10):
         cluster = await self._cluster(team)
         coordinator = next(process for process in cluster.processes if process.coordinator)
         self._runs += 1
@@ -108,14 +114,11 @@ class RedisWorld:
         if abort is not None:
             await asyncio.wait_for(abort.wait(), within)
             await cluster.store.cancel_run(run_id, "the test says so")
+        if abort_at is not None:
+            await until(partial(_told, cluster, run_id, abort_at))
+            await cluster.store.cancel_run(run_id, "the test says so")
         outcome = await asyncio.wait_for(driving, within)
-        events = [e for e in await cluster.events(run_id) if e["type"] not in ("stream_event", "run_ended")]
-        mail = {name: await self._inbox(cluster, name) for name in ("manager", *(m.key for m in team.members))}
-        text = outcome["result"] if outcome["result"] is not None else ""
-        return Outcome(outcome["status"], text, outcome["error"], outcome["usage"], events, mail)
-
-    async def _inbox(self, cluster, name):
-        return await cluster.store.inbox(mailbox_key(name), "all")
+        return await _outcome_of(outcome, await cluster.events(run_id), cluster.store, team)
 
     async def _cluster(self, team):
         if id(team) not in self._clusters:
@@ -132,3 +135,40 @@ class RedisWorld:
 async def _abort_when(event, controller):
     await event.wait()
     controller.abort()
+
+
+async def _told(cluster, run_id, event):
+    return event in map(brief, await cluster.events(run_id))
+
+
+async def _outcome_of(outcome, events, store, team):
+    """What came of a run, from what a store knows of it."""
+    events = [event for event in events if event["type"] not in ("stream_event", "run_ended")]
+    mail = {name: await store.inbox(mailbox_key(name), "all") for name in ("manager", *(m.key for m in team.members))}
+    text = outcome["result"] if outcome["result"] is not None else ""
+    return Outcome(outcome["status"], text, outcome["error"], outcome["usage"], events, mail)
+
+
+class ProcessWorld:
+    """The real commands: a coordinator and a worker for each member, started for one scenario."""
+
+    is_local = False
+
+    def __init__(self, commands, redis_url):
+        self._commands = commands
+        self._redis_url = redis_url
+
+    async def run(self, name, described, within=30):
+        team, start = described.team, partial(self._commands.start, env={"LATTICE_TEST_SCENARIO": name})
+        await start("lattice-coordinator", app=APP)
+        for member in team.members:
+            await start("lattice-worker", "--member", member.key, app=APP)
+        async with LatticeClient(team=TEAM, redis_url=self._redis_url) as client, asyncio.timeout(within):
+            options = {} if described.permissions is None else {"permissions": described.permissions}
+            run_id = await client.submit("go", options=options)
+            events = []
+            async for _, event in client.events(run_id):
+                events.append(event)
+                if brief(event) == described.abort_at:
+                    await client.cancel(run_id)
+            return await _outcome_of(await client.result(run_id), events, client, team)
