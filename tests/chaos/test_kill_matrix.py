@@ -13,7 +13,8 @@ pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(180)
 
 MODEL_CALLS = 19
 
-# Who dies; where; how many answers of models had been given but not recorded; how many tool calls had been under way.
+# Who dies; where; how many answers of models may have been given but not recorded (what waits for a step is written
+# after 50 ms at the latest); how many tool calls had been under way.
 WORKER = [
     ("alpha", "before_claim", 0, 0),
     ("alpha", "after_claim", 0, 0),
@@ -86,9 +87,10 @@ async def _lane(redis_url, folder, team, role, points):
     findings = aiter(deaths(redis_url, folder / team, team, role, points[0][0], faults))
     for member, fault, paid_again, unknown in points:
         found = await anext(findings)
-        seen = found.figures["model calls"], found.figures["effects with unknown outcome"]
-        expected = seen if unknown is None else (MODEL_CALLS + paid_again, unknown)
-        wrong = [] if seen == expected else [f"model calls and unknown outcomes are {seen}, not {expected}"]
+        calls, lost = found.figures["model calls"], found.figures["effects with unknown outcome"]
+        wrong = []
+        if unknown is not None and not (0 <= calls - MODEL_CALLS <= paid_again and lost == unknown):
+            wrong = [f"{calls} model calls, {lost} unknown outcomes"]
         results[f"{member or 'lead'} {fault}"] = [text for _, text in found.problems] + wrong
     await anext(findings, None)
     return results
