@@ -1,6 +1,7 @@
 """Log lines: JSON for machines, columns for people; every line says who wrote it, none holds a password."""
 
 import logging
+import os
 import re
 import sys
 from collections.abc import MutableMapping
@@ -8,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from lattice.redaction import MASK, hide, hide_value, remember_secrets, secrets_of
 from workers.settings import Settings
 
 __all__ = ["configure_logs", "get_logger", "hide_passwords"]
@@ -46,6 +48,7 @@ def configure_logs(settings: Settings, **who: str) -> None:
 
     Lines of the standard library's logging take the same way.
     """
+    remember_secrets(secrets_of({**os.environ, "redis_url": settings.redis_url or ""}))
     console = settings.log_format == "console" or (settings.log_format is None and sys.stderr.isatty())
 
     def say_who(_logger: Any, _method: str, event: Event) -> Event:
@@ -102,9 +105,11 @@ def _formatter(shared: list[Any], *, console: bool) -> logging.Formatter:
 def _redact(_logger: Any, _method: str, event: Event) -> Event:
     for key, value in event.items():
         if _SECRET_KEY.search(key):
-            event[key] = "***"
+            event[key] = MASK
         elif isinstance(value, str):
-            event[key] = hide_passwords(value)
+            event[key] = hide(hide_passwords(value))
         elif isinstance(value, BaseException):
-            event[key] = hide_passwords(f"{type(value).__name__}: {value}")
+            event[key] = hide(hide_passwords(f"{type(value).__name__}: {value}"))
+        else:
+            event[key] = hide_value(value)
     return event

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lattice.encoding import timestamp
+from lattice.redaction import hide_value
 from lattice.tracer import ContextTraceEvent, is_strict, trace_method
 
 __all__ = ["FLUSH_SECONDS", "Trace", "next_number"]
@@ -73,7 +74,7 @@ class Trace:
             run_id=self.run_id,
             source=self.source.copy(),
             type=type,
-            data=data,
+            data=hide_value(data),
             parent_run_id=self.parent_run_id,
         )
         try:

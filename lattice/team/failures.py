@@ -22,6 +22,7 @@ from lattice.errors import (
     ToolExecutionError,
     ToolPermissionDeniedError,
 )
+from lattice.redaction import hide
 
 __all__ = ["AgentRuntimeFailure", "error_of", "failure_of", "failure_text"]
 
@@ -111,5 +112,5 @@ def failure_text(name: str, failure: AgentRuntimeFailure) -> str:
 
 
 def _shorten(message: str) -> str:
-    message = clean_text(message)
+    message = hide(clean_text(message))
     return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + " [...]"

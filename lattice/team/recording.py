@@ -10,6 +10,7 @@ from typing import Any
 from lattice.encoding import decode, encode
 from lattice.errors import ConversationLimitError, LeaseLostError
 from lattice.journal import JournalEntry
+from lattice.redaction import hide_bytes
 from lattice.runs import ConversationState, Step
 from lattice.team.answers import event_type
 from lattice.team.host import Held, Host
@@ -45,6 +46,7 @@ class Recorder:
         """The id whose text the next message holds."""
         self.pausing = False
         """Whether the batch under way hands work off: its results are written with the handoff, or not at all."""
+        self._with_handoff: list[bytes] = []
         self._frozen = False
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -119,6 +121,9 @@ class Recorder:
             return
         if event_type(event) == "stream_event":
             self._deltas.append(event)
+        elif self.pausing:
+            # Nobody must read that work was sent before it is: should this process die, it is sent, and told, again.
+            self._with_handoff.append(_wire(event))
         else:
             self._events.append(_wire(event))
         self._any = True
@@ -180,12 +185,16 @@ class Recorder:
             finished=tuple((tool_use_id, record) for tool_use_id, (record, _) in self._finished.items()),
             clear_journal=self._clear_journal,
             reads=tuple(self._reads),
-            events=tuple(self._events),
+            events=tuple(self._events if self.pausing else (*self._events, *self._take_held())),
             deltas=tuple(map(_wire, self._deltas)) if deltas else (),
             usage=self._usage,
         )
         self._clear()
         return step
+
+    def _take_held(self) -> list[bytes]:
+        held, self._with_handoff = self._with_handoff, []
+        return held
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
@@ -306,7 +315,7 @@ class RunJournal:
 
 
 def _wire(event: Any) -> bytes:
-    return encode(event if isinstance(event, dict) else event.to_dict())
+    return hide_bytes(encode(event if isinstance(event, dict) else event.to_dict()))
 
 
 def _entry(tool_use_id: str, raw: bytes) -> JournalEntry:

@@ -18,7 +18,7 @@ from lattice.errors import StoreError
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.redis.connection import open_redis
 from lattice.redis.run_store import RedisRunStore
-from lattice.runs import Lease, Outcome, RunRecord, Step
+from lattice.runs import Budget, Lease, Outcome, RunRecord, Step
 from tests.deploy.servers import redis_server
 from tests.processes.commands import Command, until
 
@@ -122,6 +122,10 @@ def test_a_team_does_its_work_with_the_rights_of_its_roles(server, tmp_path):
         assert "beta later" in start("lattice-submit", "submitter", "later", "--wait", "--in", "100ms").ends()
         runs = json.loads(start("lattice", "reader", "runs", "--json").ends())
         assert [run["status"] for run in runs] == ["succeeded"] * 3
+        assert start("lattice", "reader", "dead", "list", "--json").ends().strip() == "[]"
+        later = start("lattice-submit", "submitter", "much later", "--in", "1h").ends().strip()
+        assert "it is due at" in start("lattice", "reader", "doctor", later).ends()
+        assert outcome["run_id"] in start("lattice", "reader", "doctor", outcome["run_id"], "--json").ends()
         inbox = json.loads(start("lattice", "reader", "inbox", "alpha", "--status", "all", "--json").ends())
         assert len(inbox) == 3
         assert outcome["run_id"] in start("lattice", "reader", "show", outcome["run_id"], "--json").ends()
@@ -145,8 +149,25 @@ async def test_every_step_of_the_store_is_allowed_to_a_worker_and_a_coordinator(
             await store.hand_back(claim.lease)
             (claim,) = await store.claim("alpha", "p1", 1)
             await store.load("member/alpha")
+            await store.postpone(claim.lease, 1, "overload")
+            await store._redis.zadd(store.keys.delayed, {f"{role}-m": 1})
+            await store.wake_due()
+            await store.draw(role, Budget(max_tokens=5), tokens=1)
+            await store.work_items(role)
+            await store.hold_off("provider", 0.001)
+            await store.admission("provider")
+            (claim,) = await store.claim("alpha", "p1", 1)
             await store._redis.zadd(store.keys.leases, {f"message:{role}-m": 1})
             await store.reclaim_expired("p2", 30_000)
+            await store._redis.zadd(store.keys.leases, {f"message:{role}-m": 1})
+            (claim,) = await store.claim("alpha", "p1", 1)
+            await store._redis.hset(store.keys.message(f"{role}-m"), "attempt", 99)
+            await store._redis.zadd(store.keys.leases, {f"message:{role}-m": 1})
+            await store.reclaim_expired("p2", 30_000)
+            again = await store.requeue_dead(f"{role}-m")
+            assert again is not None
+            await store.drop_dead(again.id)
+            await store.update_status(again.id, "cancelled")
             assert await store.cancel_run(role, "enough") == "cancelled"
             await store._redis.zadd(store.keys.retention, {f"run:{role}": 1})
             await store.forget_runs()

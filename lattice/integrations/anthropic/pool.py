@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from lattice.errors import OptionError
 from lattice.model import provider_gate
+from lattice.redaction import remember_secrets
 
 __all__ = ["Endpoint", "SharedClient", "borrow_client", "close_idle_clients"]
 
@@ -154,6 +155,7 @@ def _make_client(sdk: ModuleType, endpoint: Endpoint) -> Any:
         # Providers agree on this header; the SDK's own choice depends on its release.
         sent |= {"x-api-key": client.api_key, "authorization": sdk.Omit()}
     sent |= {name.lower(): value for name, value in headers}
+    remember_secrets([client.api_key, client.auth_token])
     client = client.with_options(default_headers=sent)
     if not _has_credentials(client):
         raise OptionError(f"{_NO_KEY} for {client.base_url}")
