@@ -204,15 +204,6 @@ def teams_three_deep(make):
 
 
 @scenario
-def too_deep(make):
-    def expect(outcome):
-        assert "Reached maximum delegate depth (1)" in outcome.text
-
-    middle = spec("middle", [ask("helper"), first_result], tools=[agent_tool("helper", spec("helper", ["never"]))])
-    return Scenario(make([ask("middle"), first_result], {"middle": middle}, runner={"max_delegate_depth": 1}), expect)
-
-
-@scenario
 def a_reply_by_tool_after_progress(make):
     def expect(outcome):
         assert outcome.text.endswith("the reply")

@@ -6,7 +6,7 @@ from tests.processes.team_commands import Commands
 from tests.scenarios.app import SCENARIOS, over_processes
 from tests.scenarios.worlds import ProcessWorld
 
-ENOUGH = {"a_failed_question", "three_rounds", "too_deep", "the_tokens_of_everybody"}
+ENOUGH = {"a_failed_question", "three_rounds", "the_tokens_of_everybody"}
 """Left out over real processes: three starts each, and what they would show the others show too."""
 
 

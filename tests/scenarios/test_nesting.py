@@ -13,6 +13,13 @@ async def test_three_deep(world):
     assert outcome.text.rstrip().endswith("third did deep")
 
 
+async def test_too_deep(world):
+    helper = spec("helper", ["never"])
+    middle = spec("middle", [ask("helper"), lambda r: results(r)[0]], tools=[agent_tool("helper", helper)])
+    team = world.team([ask("middle"), lambda r: results(r)[0]], {"middle": middle}, runner={"max_delegate_depth": 1})
+    assert "Reached maximum delegate depth (1)" in (await world.run(team)).text
+
+
 async def test_no_delegation_at_all(world):
     """team:RUN-05"""
     team = world.team([ask("a"), lambda r: results(r)[0]], {"a": echo("a")}, runner={"max_delegate_depth": 0})
