@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from lattice import create_jsonl_context_tracer, define_agent
-from lattice import redaction
+from lattice import create_jsonl_context_tracer, define_agent, redaction
 from lattice.redaction import hide, hide_bytes, hide_value, remember_secrets, secrets_of
 from lattice.team.failures import failure_of
 from lattice.testing import ScriptedModel
