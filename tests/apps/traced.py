@@ -34,7 +34,9 @@ def lead_of(*members):
     def reply(request):
         if is_resumed(request):
             return turn(f"all reported {SECRET}", usage=USAGE)
-        return turn(*(tool_use(name, {"mode": "handoff", "task": f"do {name} {SECRET}"}) for name in members), usage=USAGE)
+        return turn(
+            *(tool_use(name, {"mode": "handoff", "task": f"do {name} {SECRET}"}) for name in members), usage=USAGE
+        )
 
     return reply
 

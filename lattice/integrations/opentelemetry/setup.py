@@ -20,6 +20,7 @@ from lattice.integrations.opentelemetry.telling import Telling
 __all__ = ["Telemetry", "start_telemetry"]
 
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_PROTOCOL = "http/protobuf"
 _OTLP = "opentelemetry.exporter.otlp.proto.http"
 
 
@@ -84,7 +85,7 @@ def start_telemetry(
         environment: stands in for ``os.environ``.
 
     Raises:
-        OptionError: OTLP is asked for and its exporter is not installed.
+        OptionError: OTLP is asked for and its exporter is not installed, or in a protocol that it does not speak.
     """
     variables = os.environ if environment is None else environment
     if variables.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
@@ -92,6 +93,8 @@ def start_telemetry(
     traces, measures = _wants(variables, "TRACES"), _wants(variables, "METRICS")
     if (traces or measures) and not _has_exporter():
         raise OptionError(f'{_ENDPOINT} is set, and needs an extra: pip install "agent-lattice[otlp]"')
+    if traces or measures:
+        _check_protocol(variables)
     resource = _resource(service_name, attributes or {})
     reader = InMemoryMetricReader() if prometheus else None
     exporters: list[Telling] = []
@@ -101,6 +104,14 @@ def start_telemetry(
         reader,
         tuple(exporters),
     )
+
+
+def _check_protocol(variables: Mapping[str, str]) -> None:
+    for signal in ("", "TRACES_", "METRICS_"):
+        name = f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL"
+        protocol = variables.get(name, _PROTOCOL)
+        if protocol != _PROTOCOL:
+            raise OptionError(f"{name} is {protocol!r}; lattice speaks {_PROTOCOL}, which collectors take on port 4318")
 
 
 def _resource(service_name: str, attributes: Mapping[str, str]) -> Resource:

@@ -77,6 +77,12 @@ async def test_prometheus_needs_no_exporter():
     await telemetry.shutdown()
 
 
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"])
+def test_a_protocol_that_is_not_spoken_is_named(name):
+    with pytest.raises(OptionError, match=f"{name} is 'grpc'.*http/protobuf"):
+        start_telemetry("x", environment={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:4317", name: "grpc"})
+
+
 def test_a_missing_exporter_is_named(monkeypatch):
     monkeypatch.setattr(set_up.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(OptionError, match=r"agent-lattice\[otlp\]"):
