@@ -154,14 +154,15 @@ class MemberWorker:
         places = self.slots.reserve()
         if not places:
             return False
-        if await self._claim(places):
+        if await self._claim(places) == places:
             return False
-        if burst:
-            if not self._tasks:
-                return True
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        # A claim that gets less than it asked for has emptied the mailbox: the next message rings.
+        if not burst:
+            await self._wait_for_mail()
             return False
-        await self._wait_for_mail()
+        if not self._tasks:
+            return True
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         return False
 
     async def _claim(self, places: int) -> int:
