@@ -67,6 +67,8 @@ class RunEnds:
         await self._waiter.aclose()
 
     def _forget(self, stream: bytes, future: "asyncio.Future[None]") -> None:
+        if future.done() and not future.cancelled():
+            future.exception()  # whoever waited may have been stopped before it could ask for it
         waiting = self._waiting.get(stream, [])
         if future in waiting:
             waiting.remove(future)

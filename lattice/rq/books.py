@@ -210,8 +210,17 @@ class Books:
             async with self._pipeline(transaction=False) as pipe:
                 for one in running[start : start + 100]:
                     one.execution.heartbeat(self.started, EXECUTION_TTL, pipeline=pipe)
+                    if one.written.is_set():
+                        self._list_again(pipe, one.execution)
                     one.job.last_heartbeat = stamp
                 await pipe.execute()
+
+    def _list_again(self, pipe: Any, execution: Execution) -> None:
+        """Stay listed: who took this worker for dead has struck it out, and it would not be missed when it dies."""
+        execution.save(EXECUTION_TTL, pipeline=pipe)
+        self.started.add_execution(execution, pipeline=pipe, ttl=EXECUTION_TTL)
+        registry = ExecutionRegistry(execution.job_id, connection=self.queue.connection)
+        registry.add(execution, EXECUTION_TTL, pipeline=pipe)
 
     async def _enlist(self, worker_ttl: int) -> None:
         async with self._pipeline() as pipe:

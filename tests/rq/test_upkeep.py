@@ -7,6 +7,7 @@ from rq.job import JobStatus
 from rq.utils import now
 from rq.worker import BaseWorker
 
+from lattice.errors import RunHeldError
 from lattice.rq.queue import make_job
 from lattice.rq.upkeep import Upkeep
 from tests.rq.house import until
@@ -68,6 +69,26 @@ async def test_heartbeats_keep_a_running_job_from_being_taken(house, engine, upk
     second = await house.worker()
     await upkeep_of(second, lease=30).mend()
     assert not second.running
+
+
+async def test_a_live_worker_that_was_taken_for_dead_is_missed_when_it_dies(house, engine, upkeep_of):
+    house.enqueue("run-1")
+    first = await house.worker()
+    await until(lambda: "run-1" in first.running and first.running["run-1"].written.is_set())
+    hasty = await house.worker()
+    engine.answers["run-1"] = RunHeldError()
+    assert await hasty.adopt("run-1") == "adopted"
+    await until(lambda: not hasty.running)
+    assert house.queue.started_job_registry.count == 0
+    await upkeep_of(first).heartbeat()
+    assert house.queue.started_job_registry.count == 1
+    for task in list(first._tasks.values()):
+        task.cancel()
+    await until(lambda: not first.running)
+    engine.answers["run-1"] = "succeeded"
+    upkeep_of(hasty).start()
+    await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED)
+    assert house.queue.started_job_registry.count == 0
 
 
 async def test_a_worker_whose_clock_is_ten_minutes_behind_keeps_its_jobs(house, engine, upkeep_of):
