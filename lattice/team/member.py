@@ -141,7 +141,8 @@ class MemberWork:
         recorder = Recorder(self.host, held, item.conversation, state)
         self._recorders.add(recorder)
         trace = self._tracing.joined(item)
-        post = StorePost(self.host, held, recorder, item.message.run_id, trace=trace)
+        limit = self.team.max_concurrent_work_items
+        post = StorePost(self.host, held, recorder, item.message.run_id, limit=limit, trace=trace)
         actor = Actor(
             name=self.member.key,
             agent=self.member.agent,

@@ -1,8 +1,35 @@
 """Members that hand off themselves, teams inside teams, and who remembers what."""
 
+import asyncio
+
+import pytest
+
 from lattice import agent_tool, team_member
 from lattice.testing import turn
 from tests.teams import ask, echo, handoff, results, said, spec, team_of
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_the_limit_holds_for_what_a_member_hands_off(world, limit):
+    """team:CON-05"""
+    now = most = 0
+
+    async def helper(request):
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+        now -= 1
+        return "done"
+
+    names = ("x", "y", "z")
+    tools = [agent_tool(name, spec(name, helper)) for name in names]
+    middle = spec("middle", [turn(*map(handoff, names)), "all done"], tools=tools)
+    lead = [handoff("middle"), said]
+    outcome = await world.run(world.team(lead, {"middle": middle}, runner={"max_concurrent_work_items": limit}))
+    assert outcome.text.endswith("all done")
+    assert most == limit
 
 
 async def test_three_deep(world):
