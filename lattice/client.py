@@ -19,7 +19,7 @@ from lattice.redis.run_ends import RunEnds
 from lattice.redis.run_store import RedisRunStore
 from lattice.rq.backoff import Backoff
 from lattice.rq.queue import queue_of
-from lattice.rq.results import JobStanding, cancel_waiting_job, job_has_ended, job_standing
+from lattice.rq.results import JobStanding, cancel_waiting_job, job_has_ended, job_standing, requeue_failed_job
 from lattice.rq.submit import Submission, check_task, due_at, submit_run
 from lattice.rq.worker import REDIS_DOWN
 from lattice.run_store import RUN_ENDED, StoreOptions
@@ -236,6 +236,28 @@ class LatticeClient:
             outcome = (await self.run(run_id)).outcome()
             await cancel_waiting_job(self._redis, self._queue, run_id, outcome, self.keep)
         return word
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        max_seconds: float | None = None,
+        max_model_calls: int | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        """Let a failed run go on from its last recorded step; limits replace those that it had.
+
+        Raises:
+            OptionError: there is no such run, it has not failed, or a limit cannot be used.
+        """
+        budget = Budget(max_seconds=max_seconds, max_model_calls=max_model_calls, max_tokens=max_tokens)
+        word = await self._store.reopen_run(run_id, budget)
+        if word == "missing":
+            raise _missing(run_id)
+        if word == "refused":
+            status = (await self.run(run_id)).status
+            raise OptionError(f"run {run_id} is {status}; only a run that has failed can be resumed")
+        await asyncio.to_thread(requeue_failed_job, self._queue, run_id)
 
     # --- looking ------------------------------------------------------------------------------------------------
 

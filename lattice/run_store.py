@@ -106,8 +106,11 @@ class RunStore(Protocol):
         """End a run with its result, write the step, close the event stream, start the retention. finished | stale."""
         ...
 
-    async def reopen_run(self, run_id: str) -> str:
-        """Queue a failed run again (a retry): it goes on from its last recorded step. reopened | missing | refused."""
+    async def reopen_run(self, run_id: str, budget: Budget | None = None) -> str:
+        """Queue a failed run again (a retry): it goes on from its last recorded step. reopened | missing | refused.
+
+        The limits of ``budget`` replace those that the run had; what it has used stays used.
+        """
         ...
 
     async def cancel_run(self, run_id: str, reason: str) -> str:

@@ -14,10 +14,10 @@ from workers.apps import load_app
 from workers.connections import client_of, store_of
 from workers.options import LOGGING, TEAM, with_settings
 from workers.process import EXIT_OK, run_once
-from workers.settings import Settings
+from workers.settings import Settings, parse_duration
 from workers.tables import age, one_line, print_facts, print_json, print_table
 
-__all__ = ["as_json", "cancel", "run_object", "runs", "show"]
+__all__ = ["as_json", "cancel", "resume", "run_object", "runs", "show"]
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -48,6 +48,42 @@ def show(settings: Settings, *, run_id: str, as_json: bool) -> int:
 def cancel(settings: Settings, *, run_id: str, reason: str, as_json: bool) -> int:
     """Cancel a run and everything that works for it."""
     return run_once(partial(_cancel, settings, run_id, reason, as_json=as_json))
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--max-seconds", metavar="TIME", help="A new limit of time, counted from its first start: 90s, 5m, 2h.")
+@click.option("--max-model-calls", type=click.IntRange(1), metavar="N", help="A new limit of model calls.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="A new limit of tokens.")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def resume(
+    settings: Settings,
+    *,
+    run_id: str,
+    max_seconds: str | None,
+    max_model_calls: int | None,
+    max_tokens: int | None,
+    as_json: bool,
+) -> int:
+    """Let a failed run go on from its last recorded step, with a larger budget if that was spent."""
+    limits = {
+        "max_seconds": None if max_seconds is None else parse_duration(max_seconds),
+        "max_model_calls": max_model_calls,
+        "max_tokens": max_tokens,
+    }
+    return run_once(partial(_resume, settings, run_id, limits, as_json=as_json))
+
+
+async def _resume(settings: Settings, run_id: str, limits: dict[str, Any], *, as_json: bool) -> int:
+    async with client_of(settings, load_app(settings.app).team.name) as client:
+        await client.resume(run_id, **limits)
+        record = await client.run(run_id)
+    if as_json:
+        print_json(run_object(record))
+    else:
+        click.echo(f"run {run_id} goes on; follow it: lattice-submit --run {run_id} --follow")
+    return EXIT_OK
 
 
 async def _runs(settings: Settings, limit: int, *, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from lattice.runs import ProcessInfo, RunStatus, WorkState
 __all__ = ["explain"]
 
 _COORDINATOR = "lattice-coordinator"
+_ENDED = ("failed", "finished", "canceled", "stopped")
 
 
 def explain(standing: RunStanding) -> list[Finding]:
@@ -44,6 +45,8 @@ def _queued(standing: RunStanding, coordinators: list[ProcessInfo]) -> Finding:
     if job.status is None:
         cancel = f"lattice cancel {run_id}"
         return Finding("run", WRONG, "it was recorded, but its RQ job is gone: nobody will start it", cancel)
+    if job.status in _ENDED:
+        return Finding("run", WRONG, f"it is to go on, but its RQ job is {job.status}", f"lattice resume {run_id}")
     if not coordinators:
         return Finding("run", WRONG, "it waits for a coordinator, and none is alive", _COORDINATOR)
     room = sum(max(0, one.concurrency - one.busy) for one in coordinators)

@@ -7,7 +7,7 @@ from typing import Any
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.memory.base import StorePart
 from lattice.memory.state import BatchState, EventLog, RunState
-from lattice.runs import Batch, Lease, RunRecord, RunStatus, Step, TakenRun, is_lasting
+from lattice.runs import Batch, Budget, Lease, RunRecord, RunStatus, Step, TakenRun, is_lasting
 
 __all__ = ["RunSteps"]
 
@@ -134,16 +134,19 @@ class RunSteps(StorePart):
             await work.end_run(run, status)
             return "finished"
 
-    async def reopen_run(self, run_id: str) -> str:
+    async def reopen_run(self, run_id: str, budget: Budget | None = None) -> str:
         """See ``RunStore.reopen_run``."""
         async with self._turn:
             run = self._work.runs.get(run_id)
             if run is None:
                 return "missing"
+            if run.record.status not in (RunStatus.QUEUED, RunStatus.FAILED):
+                return "refused"
+            if budget:
+                limits = {**run.record.options.get("budget", {}), **budget.to_dict()}
+                run.record = replace(run.record, options={**run.record.options, "budget": limits})
             if run.record.status is RunStatus.QUEUED:
                 return "reopened"
-            if run.record.status is not RunStatus.FAILED:
-                return "refused"
             run.record = replace(
                 run.record, status=RunStatus.QUEUED, owner=None, result=None, error=None, finished_at=None
             )

@@ -160,10 +160,18 @@ def run_of(record: Record) -> RunRecord:
         error=_json(record, b"error"),
         total_usage=usage or None,
         traceparent=_text(record, "traceparent"),
-        options=decode(record[b"options"]),
+        options=_options(record),
         model_calls=_number(record, b"modelCalls") or 0,
         tokens=_number(record, b"tokens") or 0,
     )
+
+
+def _options(record: Record) -> dict[str, Any]:
+    options: dict[str, Any] = decode(record[b"options"])
+    replaced = record.get(b"budget")
+    if replaced is not None:
+        options["budget"] = {**options.get("budget", {}), **decode(replaced)}
+    return options
 
 
 def _number(record: Record, field: bytes) -> int | None:

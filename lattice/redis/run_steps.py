@@ -10,7 +10,7 @@ from lattice.ids import derive_id
 from lattice.mailbox import TeamMessage, complete_message
 from lattice.redis.base import StorePart
 from lattice.redis.codec import batch_args, lease_args, message_of, pairs, run_fields, run_of, step_args
-from lattice.runs import Batch, Lease, RunRecord, RunStatus, Step, TakenRun, WorkItem
+from lattice.runs import Batch, Budget, Lease, RunRecord, RunStatus, Step, TakenRun, WorkItem
 
 __all__ = ["RunSteps"]
 
@@ -88,9 +88,9 @@ class RunSteps(StorePart):
             *step_args(step, self.options),
         )
 
-    async def reopen_run(self, run_id: str) -> str:
+    async def reopen_run(self, run_id: str, budget: Budget | None = None) -> str:
         """See ``RunStore.reopen_run``."""
-        return await self._word("reopen_run", run_id)
+        return await self._word("reopen_run", run_id, encode(budget.to_dict()) if budget else "")
 
     async def cancel_run(self, run_id: str, reason: str) -> str:
         """See ``RunStore.cancel_run``."""

@@ -8,13 +8,22 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import WatchError
 from rq import Queue
+from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.registry import CanceledJobRegistry
 from rq.results import Result
 from rq.utils import now, utcformat
 
-__all__ = ["JobStanding", "cancel_waiting_job", "job_has_ended", "job_standing", "write_cancelled", "write_result"]
+__all__ = [
+    "JobStanding",
+    "cancel_waiting_job",
+    "job_has_ended",
+    "job_standing",
+    "requeue_failed_job",
+    "write_cancelled",
+    "write_result",
+]
 
 _ENDED = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED})
 _LONGEST_LOOK = 9_999
@@ -84,6 +93,15 @@ async def job_standing(redis: Redis, queue: Queue, job_id: str) -> JobStanding:
         due = await client.zscore(queue.scheduled_job_registry.key, job_id)
         return JobStanding(status.decode(), due=None if due is None else datetime.fromtimestamp(float(due), UTC))
     return JobStanding(status.decode())
+
+
+def requeue_failed_job(queue: Queue, job_id: str) -> bool:
+    """Put a failed job back into its queue (blocking); False if it is not among the failed ones."""
+    try:
+        queue.failed_job_registry.requeue(job_id)
+    except (InvalidJobOperation, NoSuchJobError):
+        return False
+    return True
 
 
 async def cancel_waiting_job(redis: Redis, queue: Queue, job_id: str, outcome: Mapping[str, Any], keep: int) -> bool:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from lattice import AbortError, team_member, tool
+from lattice.runs import Budget
 from lattice.testing import tool_use, turn
 from tests.cluster import Cluster
 from tests.contracts.backends import TEAM
@@ -187,6 +188,10 @@ async def test_a_failed_run_goes_on_where_it_stopped_when_it_may_use_more(start)
     again = await asyncio.wait_for(coordinator.drive("run"), 10)
     assert again["error"]["code"] == "budget_exceeded"
     assert calls_of(cluster.team) == (1, [1])
+    assert await cluster.store.reopen_run("run", Budget(max_model_calls=3)) == "reopened"
+    last = await asyncio.wait_for(coordinator.drive("run"), 10)
+    assert (last["status"], last["result"]) == ("succeeded", "done")
+    assert calls_of(cluster.team) == (2, [1])
 
 
 async def test_a_conversation_that_is_too_large_is_not_gone_on_with(start):

@@ -124,6 +124,12 @@ async def test_a_run_that_is_over_its_budget_fails_and_says_so(commands):
     assert (outcome["status"], outcome["error"]["code"]) == ("failed", "budget_exceeded")
     shown = await commands.run("lattice", "show", outcome["run_id"], "--json")
     assert json.loads(shown.out)["model_calls"] == 4
+    resumed = await commands.run("lattice", "resume", outcome["run_id"], "--max-model-calls", "5", "--json")
+    assert json.loads(resumed.out)["budget"] == {"max_model_calls": 5, "max_seconds": 300.0}
+    assert (await commands.submit("--run", outcome["run_id"])).process.returncode == 0
+    refused = await commands.run("lattice", "resume", outcome["run_id"])
+    assert refused.process.returncode == 2
+    assert "is succeeded; only a run that has failed" in refused.err
     assert (await commands.submit("count", "--wait", "--max-model-calls", "5")).process.returncode == 0
     late = await commands.submit("count", "--wait", "--max-seconds", "1ms")
     assert "deadline_exceeded" in late.err

@@ -1,20 +1,24 @@
 -- Queues a failed run again: it goes on from its last recorded step.
 -- KEYS[1] prefix of the team
--- ARGV[1] run id
+-- ARGV[1] run id, ARGV[2] limits of its budget that replace those it had, as JSON, or ''
 -- Reply: 'reopened' (also for a run that is queued: so a repeat is harmless) | 'missing' | 'refused'
 local prefix = KEYS[1]
 local run = ARGV[1]
+local budget = ARGV[2]
 
 local key = prefix .. 'run:' .. run
 local status = redis.call('HGET', key, 'status')
 if not status then
   return 'missing'
 end
+if status ~= 'queued' and status ~= 'failed' then
+  return 'refused'
+end
+if budget ~= '' then
+  redis.call('HSET', key, 'budget', budget)
+end
 if status == 'queued' then
   return 'reopened'
-end
-if status ~= 'failed' then
-  return 'refused'
 end
 
 local function keep(name)
