@@ -153,7 +153,7 @@ async def test_a_claim_passes_over_what_is_pending_no_more(mailbox):
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled", "read"])
 async def test_terminal_states_are_final(mailbox, end):
-    """team:MBX-02 team:W-07"""
+    """team:MBX-02 team:W-07 team:MBX-10"""
     sent = await mailbox.send("manager", WORKER, "x")
     await mailbox.claim_next(WORKER)
     assert await mailbox.update_status(sent.id, "pending") is False

@@ -189,7 +189,7 @@ class Rows:
 
 @pytest.mark.parametrize("own", [False, True])
 async def test_a_child_belongs_to_the_query_that_asked(own):
-    """agent:W-34 agent:LATER-05 team:TRC-14"""
+    """agent:W-34 agent:LATER-05 team:TRC-14 team:ASK-02"""
     rows, childs = Rows(), Rows()
     child = spec("child", [turn("found", usage=SPENT)], tracer=childs if own else None)
     supervisor = create_bare_agent(

@@ -31,7 +31,7 @@ def test_options_that_do_not_exist_are_refused_everywhere():
 
 
 def test_limits_are_checked_when_the_team_is_made():
-    """team:RUN-04"""
+    """team:RUN-04 team:RUN-05"""
     with pytest.raises(OptionError, match="max_delegate_depth"):
         team_of(["x"], {}, runner={"max_delegate_depth": -1})
     with pytest.raises(OptionError, match="max_concurrent_work_items"):

@@ -101,6 +101,17 @@ async def test_a_closed_message_is_not_answered_again(team, status):
     assert team.mailbox.inbox("manager", "all") == []
 
 
+@pytest.mark.parametrize("status", ["failed", "read"])
+async def test_an_answer_to_what_has_failed_or_was_read_is_sent_and_changes_nothing(team, status):
+    """team:TOOL-07 team:W-07"""
+    message = await team.send("manager", "a", "one")
+    team.mailbox.update_status(message.id, status)
+    block = await use(team.member_tools["a"], "team_reply", {"message_id": message.id, "content": "late"})
+    assert block["content"].startswith("team_message_replied")
+    assert [m.content for m in team.mailbox.inbox("manager")] == ["late"]
+    assert team.mailbox.get(message.id).status == status
+
+
 async def test_a_followup_leaves_the_message_open(team):
     """team:TOOL-08"""
     message = await team.send("manager", "a", "one")

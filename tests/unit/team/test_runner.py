@@ -31,6 +31,19 @@ async def test_nothing_starts_before_the_first_event_is_asked_for():
     await stream.aclose()
 
 
+async def test_a_run_waits_for_a_listener_that_is_far_behind(monkeypatch):
+    """team:RUN-07 team:W-11"""
+    monkeypatch.setattr("lattice.team.event_queue._CROWDED", 4)
+    lead = spec("lead", [turn(handoff("a"))] * 20 + ["done"])
+    stream = team_of(lead, {"a": echo("a")}).query("go", stream=False)
+    await anext(stream)
+    for _ in range(500):
+        await asyncio.sleep(0)
+    assert model_of(lead).calls < 5
+    events = await collect(stream)
+    assert (events[-1].result, model_of(lead).calls) == ("done", 21)
+
+
 async def test_events_that_were_told_come_before_the_exception():
     """team:RUN-09"""
 
@@ -129,6 +142,7 @@ async def test_the_output_format_is_the_leads_alone():
     assert {request.output_format for request in model_of(lead).requests} == {"json"}
     assert {request.reasoning_effort for request in model_of(lead).requests} == {"high"}
     assert model_of(member).requests[0].output_format is None
+    assert model_of(member).requests[0].reasoning_effort is None
 
 
 async def test_unknown_options_are_refused():
@@ -380,7 +394,7 @@ async def test_a_task_that_reads_like_a_heading_is_marked():
 
 
 async def test_the_description_for_the_caller_is_not_repeated_to_the_member():
-    """team:W-40"""
+    """team:W-40 team:PRM-01"""
     member = spec("a", ["x"])
     team = team_of([turn(handoff("a")), "x"], {"a": member})
     await team.prompt("go")

@@ -133,7 +133,7 @@ async def test_messages_and_reports_are_linked():
 
 
 async def test_reports_are_read_once_they_stand_in_the_conversation():
-    """team:W-20 team:RASK-03"""
+    """team:W-20 team:RASK-03 team:HND-21 team:MBX-02"""
     team = team_of([turn(handoff("a"), ask("a")), "done"], {"a": echo("a")})
     await team.prompt("go")
     assert [m.status for m in team.mailbox.inbox("manager", "all")] == ["read", "read"]
@@ -434,7 +434,7 @@ async def test_an_interrupt_of_the_lead_is_its_result():
 
 
 async def test_members_hand_off_too():
-    """team:HND-15 team:DLG-07 team:W-32"""
+    """team:HND-15 team:DLG-07 team:W-32 team:HND-19"""
     inner = spec("inner", echo("inner"))
     from lattice import agent_tool
 
@@ -624,6 +624,7 @@ async def test_the_result_tells_the_tokens_of_everybody():
 
 async def test_mailboxes_of_a_host_work_as_documented():
     """team:MBX-01"""
+
     class Mailbox:
         def __init__(self):
             self.kept = {}
