@@ -1,10 +1,13 @@
 """The work items of a run in this process: their turns, the members at work on them, and how they end."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
+from lattice.agent.agent import Agent
 from lattice.agent.spec import is_agent_spec
 from lattice.errors import AbortError, LatticeError, SizeLimitError
 from lattice.events import TeamAgentEvent, TeamMessageEvent
@@ -14,7 +17,7 @@ from lattice.team.actor import Actor
 from lattice.team.crew import Crew, Job
 from lattice.team.endings import Ending, ending_of
 from lattice.team.grants import granted_permissions
-from lattice.team.leg import drive
+from lattice.team.leg import RESUME, Opening, drive
 from lattice.team.local_post import Handoff, LocalPost, Office
 from lattice.team.prompts import task_envelope
 
@@ -163,18 +166,42 @@ class LocalWork:
     async def _answer(self, actor: Actor, handoff: Handoff, post: LocalPost) -> Ending:
         agent = handoff.agent
         grants = (actor.permissions or {}).get("workspace_grants", ())
-        prompt = task_envelope(handoff.item.message, delegate=handoff.item.member, grants=grants)
-        try:
-            answer = await drive(actor, agent.spawn() if is_agent_spec(agent) else agent, prompt)
-            ending = ending_of(actor, answer, answer.error)
-        except Exception as error:  # noqa: BLE001 - whatever a member raises is the failure of its work item
-            ending = ending_of(actor, None, error)
-        finally:
-            await asyncio.shield(post.give_up())
+        session = agent.spawn() if is_agent_spec(agent) else agent
+        opening: Opening = task_envelope(handoff.item.message, delegate=handoff.item.member, grants=grants)
+        ending = await self._attempt(actor, session, opening, post)
+        again = RESUME if isinstance(session, Agent) else opening
+        for retries in itertools.count():
+            delay = self._retry_delay(handoff, ending, retries)
+            if delay is None:
+                break
+            async with actor.waiting():
+                await self._pause(delay)
+            ending = await self._attempt(actor, session, again, post)
         if ending.status is MessageStatus.FAILED and self._run.signal.aborted:
             return Ending(status=MessageStatus.CANCELLED)
         size, limit = len((ending.report or "").encode()), self._run.plan.max_message_bytes
         return ending if size <= limit else ending_of(actor, None, SizeLimitError("the report", size, limit))
+
+    async def _attempt(self, actor: Actor, session: Any, opening: Opening, post: LocalPost) -> Ending:
+        try:
+            answer = await drive(actor, session, opening)
+            return ending_of(actor, answer, answer.error)
+        except Exception as error:  # noqa: BLE001 - whatever a member raises is the failure of its work item
+            return ending_of(actor, None, error)
+        finally:
+            await asyncio.shield(post.give_up())
+
+    def _retry_delay(self, handoff: Handoff, ending: Ending, retries: int) -> float | None:
+        """Seconds until the work is tried again, None if this is its end."""
+        member = self._run.plan.directory.at(handoff.item.message.to)
+        if member is None or ending.status is not MessageStatus.FAILED or self._run.signal.aborted:
+            return None
+        return member.retry.delay(ending.error, retries)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the run is stopped meanwhile; then the next try ends at once."""
+        with suppress(AbortError):
+            await self._run.signal.race(asyncio.sleep(seconds))
 
     async def _end(self, handoff: Handoff, post: LocalPost, ending: Ending, source: dict[str, Any]) -> None:
         run, message = self._run, handoff.item.message

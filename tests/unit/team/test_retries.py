@@ -2,9 +2,12 @@
 
 import pytest
 
+from lattice import AbortController, AbortError, team_member
 from lattice.errors import APIError, OptionError, ToolPermissionDeniedError
 from lattice.errors import TimeoutError as DeadlineError
 from lattice.team.retries import DEFAULT_CODES, NO_RETRY, RetryPolicy, read_retry, retry_code
+from lattice.testing import turn
+from tests.teams import handoff, model_of, said, spec, team_of
 
 
 @pytest.mark.parametrize(
@@ -78,3 +81,38 @@ def test_what_the_option_stands_for():
 def test_options_that_cannot_be_used_are_refused(option):
     with pytest.raises(OptionError, match="retry"):
         read_retry(option, "team_member('a')")
+
+
+# --- in one process -------------------------------------------------------------------------------------------------
+
+
+BUSY = APIError("busy", status=529)
+
+
+def retrying(script, **retry):
+    return team_member(name="a", role="executor", agent=spec("a", script), retry={"first_delay": 0, **retry})
+
+
+async def test_work_is_tried_again_in_the_same_conversation():
+    team = team_of([turn(handoff("a")), said], {"a": retrying([BUSY, BUSY, "third try"])})
+    assert (await team.prompt("go")).result.endswith("third try")
+    assert [len(request.messages) for request in model_of(team.members[0].agent).requests] == [1, 1, 1]
+
+
+async def test_a_failure_is_reported_when_the_tries_are_used_up():
+    team = team_of([turn(handoff("a")), said], {"a": retrying([BUSY, BUSY, "too late"], attempts=2)})
+    assert "Error code: api_error" in (await team.prompt("go")).result
+
+
+async def test_waiting_for_a_retry_takes_no_place_and_ends_with_the_run():
+    stop = AbortController()
+
+    def second(_request):
+        stop.abort()
+        return "done"
+
+    members = {"a": retrying([BUSY, "never"], first_delay=3_600), "b": second}
+    team = team_of([turn(handoff("a"), handoff("b")), "never"], members)
+    with pytest.raises(AbortError):
+        await team.prompt("go", signal=stop.signal)
+    assert model_of(team.members[0].agent).calls == 1
