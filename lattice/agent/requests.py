@@ -21,9 +21,7 @@ async def ask_model(run: RunState) -> ModelCall:
     Raises:
         Exception: what a hook, a strict tracer, the journal or the runtime raised.
     """
-    gate = optional_method(run.settings.runtime, "before_model_call")
-    if gate is not None:
-        await settled(gate())
+    await _ask_runtime(run)
     if run.session.journal_dirty:
         await run.clear_journal()
     run.num_turns += 1
@@ -50,12 +48,20 @@ async def ask_model(run: RunState) -> ModelCall:
     return call
 
 
+async def _ask_runtime(run: RunState) -> None:
+    gate = optional_method(run.settings.runtime, "before_model_call")
+    if gate is not None:
+        await settled(gate())
+
+
 async def send(run: RunState, call: ModelCall, request: ModelRequest, *, purpose: str = "turn") -> None:
     """Let the hook shape a request, trace it and send it; ``request.messages`` may be the live ones until here.
 
     Raises:
-        Exception: what the hook or a strict tracer raised.
+        Exception: what the hook or a strict tracer raised; the runtime, too, if this is no turn.
     """
+    if purpose != "turn":
+        await _ask_runtime(run)
     hook = run.session.definition.hooks.on_model_request
     if hook is not None:
         await _shape(run, hook, request, purpose)

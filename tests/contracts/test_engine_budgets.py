@@ -202,3 +202,22 @@ async def test_a_conversation_that_is_too_large_is_not_gone_on_with(start):
     assert "Error code: conversation_full" in outcome["result"]
     assert "the limit is 20000" in outcome["result"]
     assert model_of(member).calls < 10
+
+
+async def test_a_summary_of_a_long_conversation_is_a_model_call_too(start):
+    big = {"input_tokens": 500, "output_tokens": 1}
+    look = tool("look", "Look.", {"type": "object"}, lambda _input: "seen")
+
+    def member(request):
+        if not request.tools:
+            return turn("the summary", usage={"input_tokens": 40, "output_tokens": 2})
+        return turn(tool_use("look"), usage=big) if len(request.messages) < 3 else turn("done", usage=USAGE)
+
+    agent = spec("a", member, tools=[look], auto_compact={"threshold_tokens": 100, "keep_recent_messages": 2})
+    cluster = start(crew([turn(handoff("a")), said], {"a": agent}))
+    await cluster.run(**limited(max_model_calls=5, max_tokens=100_000))
+    run = await cluster.store.get_run("run")
+    lead_calls, member_calls = calls_of(cluster.team)
+    assert any(not request.tools for request in model_of(agent).requests)
+    assert run.model_calls == lead_calls + sum(member_calls)
+    assert run.tokens == sum(run.total_usage.values())
