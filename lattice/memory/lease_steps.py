@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lattice.encoding import encode
-from lattice.events import TeamMessageEvent
-from lattice.mailbox import MessageStatus, mailbox_key
+from lattice.mailbox import MessageStatus
 from lattice.memory.base import StorePart
 from lattice.memory.state import ItemState, RunState
 from lattice.runs import DeadLetter, ExpiredLease, Lease, Outcome, ProcessInfo
@@ -58,20 +56,11 @@ class LeaseSteps(StorePart):
         return ExpiredLease("message", message_id, "dead", state.attempt)
 
     async def _tell_failure(self, state: ItemState, error: object) -> None:
-        request, member = state.item.message, state.item.member
+        request = state.item.message
         run = self._work.runs.get(request.run_id or "")
-        if run is None or run.record.status.is_terminal:
-            return
-        name = mailbox_key(request.to) if member.startswith("delegate.") else member
-        source = {"kind": "team_member", "name": name, "team": run.record.team, "member": name, "mailbox": request.to}
-        for subtype, mailbox, message_id in (
-            ("failed", request.to, request.id),
-            ("replied", request.from_, state.report or ""),
-        ):
-            message = await self._adapter.get(message_id)
-            if message is not None:
-                event = TeamMessageEvent(subtype, source, mailbox, message.to_dict(), error)
-                run.events.add(encode(event.to_dict()))
+        if run is not None and not run.record.status.is_terminal:
+            await self._work.tell(run, "failed", state, request.id, request.to, error)
+            await self._work.tell(run, "replied", state, state.report or "", request.from_, error)
 
     def _bury(self, state: ItemState, reason: str) -> None:
         item = state.item

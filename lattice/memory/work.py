@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from lattice.encoding import encode
+from lattice.events import TeamMessageEvent
 from lattice.mailbox import MessageStatus, TeamMessage, WorkItemRole, mailbox_key
 from lattice.memory.adapter import MailboxAdapter
 from lattice.memory.queues import Bell, MailQueue
@@ -257,11 +259,25 @@ class Work:
                 continue
             holder = state.lease
             await self.close(state, MessageStatus.CANCELLED)
+            if state.item.batch is not None:
+                await self.tell(run, "cancelled", state, message_id, state.item.message.to)
             if holder is not None:
                 self.signal(holder.owner, f"cancel:{message_id}")
         if status is RunStatus.CANCELLED and owner is not None:
             self.signal(owner, f"cancel:run:{run.record.id}")
         run.events.end(status)
+
+    async def tell(
+        self, run: RunState, subtype: str, state: ItemState, message_id: str, mailbox: str, error: object = None
+    ) -> None:
+        """Tell in a run's events how a work item ended that no worker ended; ``message_id`` may be its report's."""
+        message = await self.adapter.get(message_id)
+        if message is None:
+            return
+        to, name = state.item.message.to, state.item.member
+        name = mailbox_key(to) if name.startswith("delegate.") else name
+        source = {"kind": "team_member", "name": name, "team": run.record.team, "member": name, "mailbox": to}
+        run.events.add(encode(TeamMessageEvent(subtype, source, mailbox, message.to_dict(), error).to_dict()))
 
     # --- signals ------------------------------------------------------------------------------------------------
 

@@ -907,3 +907,23 @@ async def test_a_members_lasting_conversation_outlives_its_runs(store, backend):
     state = await store.load("member/backend")
     assert state.messages == (b"1",)
     assert state.entered == frozenset()
+
+
+async def test_the_end_of_a_run_tells_what_it_cancels(backend):
+    store = backend.store()
+    _, (first, second) = await handed_off(store, item("backend"), item("qa"))
+    note = await store.send(
+        TeamMessage(id="", from_="crew::qa", to="crew::backend", content="a note", run_id="run-1"), member="backend"
+    )
+    await claim_one(store)
+    await store.cancel_run("run-1", "enough")
+    events = [event for _, event in await store.read_events("run-1")]
+    *_, one, two, end = events
+    assert end["type"] == RUN_ENDED
+    for event, message in ((one, first), (two, second)):
+        assert event["subtype"] == "cancelled"
+        assert event["mailbox"] == event["source"]["mailbox"] == message.to
+        assert event["message"] == (await store.get(message.id)).to_dict()
+        assert event["message"]["status"] == "cancelled"
+        assert "error" not in event
+    assert note.id not in [event.get("message", {}).get("id") for event in events]

@@ -15,7 +15,9 @@ async def test_a_scenario(world, name):
     """team:EVT-09 team:HND-12 team:FAIL-02 team:HND-15"""
     described = SCENARIOS[name](world.team)
     more = {"abort_at": described.abort_at, "permissions": described.permissions}
-    described.expect(await world.run(described.team, **more))
+    outcome = await world.run(described.team, **more)
+    described.expect(outcome)
+    assert set(outcome.ends.values()) <= {1}, "each work item has one end in the events"
 
 
 @pytest.fixture
@@ -31,4 +33,6 @@ async def commands(redis_url):
 async def test_a_scenario_over_real_processes(commands, redis_url, name):
     """team:EVT-09 team:HND-12 team:FAIL-02 team:HND-15"""
     described = over_processes(name)
-    described.expect(await ProcessWorld(commands, redis_url).run(name, described))
+    outcome = await ProcessWorld(commands, redis_url).run(name, described)
+    described.expect(outcome)
+    assert set(outcome.ends.values()) <= {1}, "each work item has one end in the events"

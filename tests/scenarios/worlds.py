@@ -41,6 +41,14 @@ class Outcome:
         return [str(message.status) for message in self.mail[member]]
 
     @property
+    def ends(self):
+        """How often the end of each work item of the team's members was told, by message id."""
+        ends = [e["message"] for e in self.events if e.get("subtype") in ("done", "failed", "cancelled")]
+        told = [(message["to"], message["id"]) for message in ends]
+        work = [m for messages in self.mail.values() for m in messages if m.work_item_role == "delegation"]
+        return {message.id: told.count((message.to, message.id)) for message in work}
+
+    @property
     def reports(self):
         return [message for message in self.mail["manager"] if message.work_item_role == "upstream_report"]
 

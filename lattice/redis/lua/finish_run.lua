@@ -189,6 +189,38 @@ local function close(message, status)
   end
 end
 -- end shared
+-- shared: tell
+local WIRE = {'id', 'from', 'to', 'content', 'status', 'createdAt', 'threadId', 'parentMessageId', 'workItemId',
+  'workItemRole', 'upstreamMessageId', 'parentWorkItemId', 'runId', 'metadata'}
+local IS_JSON = {createdAt = true, metadata = true}
+
+local function wire_form(message)
+  local found = redis.call('HMGET', prefix .. 'message:' .. message, unpack(WIRE))
+  local parts = {}
+  for n, name in ipairs(WIRE) do
+    if found[n] then
+      parts[#parts + 1] = '"' .. name .. '":' .. (IS_JSON[name] and found[n] or cjson.encode(found[n]))
+    end
+  end
+  return '{' .. table.concat(parts, ',') .. '}'
+end
+
+local function source_of(message)
+  local found = redis.call('HMGET', prefix .. 'message:' .. message, 'member', 'to')
+  local name = found[1]
+  if string.sub(name, 1, 9) == 'delegate.' then
+    name = string.match(found[2], '^.*::(.+)$') or found[2]
+  end
+  return cjson.encode({kind = 'team_member', name = name, team = string.match(prefix, '{(.*)}'), member = name,
+    mailbox = found[2]})
+end
+
+local function event_of(subtype, source, mailbox, message, failure)
+  local event = '{"type":"team_message","subtype":"' .. subtype .. '","source":' .. source .. ',"mailbox":' ..
+    cjson.encode(mailbox) .. ',"message":' .. wire_form(message)
+  return event .. (failure and ',"error":' .. cjson.encode(failure) or '') .. '}'
+end
+-- end shared
 -- shared: end_run
 local function forget_later(key)
   redis.call('PEXPIRE', prefix .. key, retention + 3600000)
@@ -216,6 +248,11 @@ local function end_run(run, status)
       'batch')
     if found[3] == '1' and (found[1] == 'pending' or found[1] == 'processing') then
       close(message, 'cancelled')
+      if found[5] then
+        local mailbox = redis.call('HGET', prefix .. 'message:' .. message, 'to')
+        redis.call('XADD', prefix .. key .. ':events', '*', 'event',
+          event_of('cancelled', source_of(message), mailbox, message))
+      end
       if found[1] == 'processing' and found[2] then
         signal(found[2], 'cancel:' .. message)
       end

@@ -149,20 +149,7 @@ local function report(message, report_id, content, metadata)
   end
 end
 -- end shared
-
-local function give_back(id, member)
-  local key = prefix .. 'message:' .. id
-  local mailbox = prefix .. 'mailbox:' .. member
-  redis.call('HSET', key, 'status', 'pending', 'owner', '')
-  redis.call('ZREM', prefix .. 'leases', 'message:' .. id)
-  redis.call('HINCRBY', prefix .. 'counts:' .. member, 'processing', -1)
-  redis.call('HINCRBY', prefix .. 'counts:' .. member, 'pending', 1)
-  redis.call('RPUSH', mailbox .. ':returned', id)
-  if redis.call('LLEN', mailbox .. ':doorbell') < 64 then
-    redis.call('RPUSH', mailbox .. ':doorbell', '1')
-  end
-end
-
+-- shared: tell
 local WIRE = {'id', 'from', 'to', 'content', 'status', 'createdAt', 'threadId', 'parentMessageId', 'workItemId',
   'workItemRole', 'upstreamMessageId', 'parentWorkItemId', 'runId', 'metadata'}
 local IS_JSON = {createdAt = true, metadata = true}
@@ -178,29 +165,48 @@ local function wire_form(message)
   return '{' .. table.concat(parts, ',') .. '}'
 end
 
-local function tell(run, subtype, mailbox, source, message, failure)
-  local key = prefix .. 'run:' .. run
-  local status = redis.call('HGET', key, 'status')
-  if status == 'running' or status == 'waiting' or status == 'queued' then
-    local event = '{"type":"team_message","subtype":"' .. subtype .. '","source":' .. source .. ',"mailbox":' ..
-      cjson.encode(mailbox) .. ',"message":' .. wire_form(message) .. ',"error":' .. cjson.encode(failure) .. '}'
-    redis.call('XADD', key .. ':events', 'MAXLEN', '~', max_events, '*', 'event', event)
+local function source_of(message)
+  local found = redis.call('HMGET', prefix .. 'message:' .. message, 'member', 'to')
+  local name = found[1]
+  if string.sub(name, 1, 9) == 'delegate.' then
+    name = string.match(found[2], '^.*::(.+)$') or found[2]
+  end
+  return cjson.encode({kind = 'team_member', name = name, team = string.match(prefix, '{(.*)}'), member = name,
+    mailbox = found[2]})
+end
+
+local function event_of(subtype, source, mailbox, message, failure)
+  local event = '{"type":"team_message","subtype":"' .. subtype .. '","source":' .. source .. ',"mailbox":' ..
+    cjson.encode(mailbox) .. ',"message":' .. wire_form(message)
+  return event .. (failure and ',"error":' .. cjson.encode(failure) or '') .. '}'
+end
+-- end shared
+
+local function give_back(id, member)
+  local key = prefix .. 'message:' .. id
+  local mailbox = prefix .. 'mailbox:' .. member
+  redis.call('HSET', key, 'status', 'pending', 'owner', '')
+  redis.call('ZREM', prefix .. 'leases', 'message:' .. id)
+  redis.call('HINCRBY', prefix .. 'counts:' .. member, 'processing', -1)
+  redis.call('HINCRBY', prefix .. 'counts:' .. member, 'pending', 1)
+  redis.call('RPUSH', mailbox .. ':returned', id)
+  if redis.call('LLEN', mailbox .. ':doorbell') < 64 then
+    redis.call('RPUSH', mailbox .. ':doorbell', '1')
   end
 end
 
-local function tell_failure(id, member, failure)
+local function tell_failure(id, failure)
   local found = redis.call('HMGET', prefix .. 'message:' .. id, 'runId', 'from', 'to')
-  if not found[1] then
+  local key = prefix .. 'run:' .. (found[1] or '')
+  local status = redis.call('HGET', key, 'status')
+  if status ~= 'running' and status ~= 'waiting' and status ~= 'queued' then
     return
   end
-  local name = member
-  if string.sub(member, 1, 9) == 'delegate.' then
-    name = string.match(found[3], '^.*::(.+)$') or found[3]
+  local source = source_of(id)
+  for _, event in ipairs({event_of('failed', source, found[3], id, failure),
+    event_of('replied', source, found[2], id .. '-report', failure)}) do
+    redis.call('XADD', key .. ':events', 'MAXLEN', '~', max_events, '*', 'event', event)
   end
-  local source = cjson.encode({kind = 'team_member', name = name, team = string.match(prefix, '{(.*)}'), member = name,
-    mailbox = found[3]})
-  tell(found[1], 'failed', found[3], source, id, failure)
-  tell(found[1], 'replied', found[2], source, id .. '-report', failure)
 end
 
 local function bury(id, member, attempt, owner)
@@ -209,7 +215,7 @@ local function bury(id, member, attempt, owner)
   report(id, id .. '-report', reason, cjson.encode({status = 'failed', error = failure}))
   redis.call('HSET', prefix .. 'message:' .. id, 'error', cjson.encode(failure))
   close(id, 'failed')
-  tell_failure(id, member, failure)
+  tell_failure(id, failure)
   local letter = redis.call('XADD', prefix .. 'dead', 'MAXLEN', '~', max_dead, '*', 'id', id, 'member', member,
     'attempt', attempt, 'reason', reason)
   redis.call('HSET', prefix .. 'message:' .. id, 'dead', letter)
