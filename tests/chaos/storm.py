@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections import Counter
@@ -271,9 +272,11 @@ class Storm:
         if not self.in_flight:
             return False
         run_id = self.random.choice(sorted(self.in_flight))
+        # Until the answer is there nobody knows when it took effect; it may also be lost, like any reply.
+        cancel = self.cancels.setdefault(run_id, Cancel(math.inf))
         if await self.client.cancel(run_id) != "cancelled":
             return False
-        self.cancels[run_id] = Cancel(time.time())
+        cancel.at = time.time()
         return True
 
     async def _script_flush(self):
