@@ -47,7 +47,6 @@ class Recorder:
         self.pausing = False
         """Whether the batch under way hands work off: its results are written with the handoff, or not at all."""
         self._with_handoff: list[bytes] = []
-        self._with_handoff: list[bytes] = []
         self._frozen = False
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -125,9 +124,6 @@ class Recorder:
         elif self.pausing:
             # Nobody must read that work was sent before it is: should this process die, it is sent, and told, again.
             self._with_handoff.append(_wire(event))
-        elif self.pausing:
-            # Nobody must read that work was sent before it is: should this process die, it is sent, and told, again.
-            self._with_handoff.append(_wire(event))
         else:
             self._events.append(_wire(event))
         self._any = True
@@ -195,10 +191,6 @@ class Recorder:
         )
         self._clear()
         return step
-
-    def _take_held(self) -> list[bytes]:
-        held, self._with_handoff = self._with_handoff, []
-        return held
 
     def _take_held(self) -> list[bytes]:
         held, self._with_handoff = self._with_handoff, []
