@@ -192,6 +192,13 @@ class RunStore(Protocol):
         """Return how many messages of a mailbox have each status (only those that occur)."""
         ...
 
+    async def take_notes(self, member: str, run_id: str | None, limit: int = 100) -> list[TeamMessage]:
+        """Take the pending notes (mail with an ``urgency``) of a mailbox for a run, or for no run, in send order.
+
+        They become *read* in the same step, so that nobody claims one as a task.
+        """
+        ...
+
     async def backlog(self, member: str) -> tuple[int, int]:
         """Return how many tasks and how much mail wait in a mailbox, and for how many ms the first in line has."""
         ...

@@ -139,6 +139,19 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
             counts[str(message.status)] = counts.get(str(message.status), 0) + 1
         return counts
 
+    async def take_notes(self, member: str, run_id: str | None, limit: int = 100) -> list[TeamMessage]:
+        """See ``RunStore.take_notes``."""
+        waiting = [
+            message
+            for message in await self.inbox(member)
+            if (message.metadata or {}).get("urgency") and message.run_id in (None, run_id)
+        ]
+        return [
+            message.evolve(status=MessageStatus.READ)
+            for message in waiting[:limit]
+            if await self.update_status(message.id, MessageStatus.READ)
+        ]
+
     async def backlog(self, member: str) -> tuple[int, int]:
         """See ``RunStore.backlog``."""
         items = self._work.items

@@ -85,6 +85,10 @@ class Keys:
         """Hash: messages of a mailbox by status."""
         return f"{self.prefix}counts:{member}"
 
+    def notes(self, member: str) -> str:
+        """Sorted set: notes to a mailbox that no working agent has been shown, in send order."""
+        return f"{self.prefix}notes:{member}"
+
     def conversation(self, name: str) -> str:
         """List: model messages as JSON."""
         return f"{self.prefix}conversation:{name}"

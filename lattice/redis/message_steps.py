@@ -42,6 +42,7 @@ class MessageSteps(RunSteps):
             draft.run_id or "",
             self.options.max_mailbox_depth,
             self.options.retention_ms,
+            "1" if (draft.metadata or {}).get("urgency") else "",
             *item_fields(item, claimable=member is not None),
         )
         if reply[0] == b"full":
@@ -113,6 +114,11 @@ class MessageSteps(RunSteps):
         """See ``RunStore.counts``."""
         counts = pairs(await self._lane.command("HGETALL", self.keys.counts(member)))
         return {status.decode(): int(number) for status, number in counts.items() if int(number) > 0}
+
+    async def take_notes(self, member: str, run_id: str | None, limit: int = 100) -> list[TeamMessage]:
+        """See ``RunStore.take_notes``."""
+        reply = await self._run("take_notes", member, run_id or "", limit, self.options.retention_ms)
+        return [message_of(pairs(record)) for record in reply]
 
     async def backlog(self, member: str) -> tuple[int, int]:
         """See ``RunStore.backlog``."""

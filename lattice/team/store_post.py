@@ -12,7 +12,6 @@ from lattice.runs import Batch, WorkItem
 from lattice.team.definition import TeamMemberDefinition, conversation_of
 from lattice.team.failures import AgentRuntimeFailure, failure_text
 from lattice.team.host import Held, Host
-from lattice.team.prompts import urgency_of
 from lattice.team.recording import Recorder
 from lattice.team.run_trace import RunTrace
 
@@ -64,14 +63,9 @@ class StorePost:
         await self._recorder.before_model_call()
 
     async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
-        """Take the notes in a mailbox; looking costs one round trip as long as there are none."""
+        """Take the notes in a mailbox."""
         del mailbox
-        store, guard = self._host.store, self.held.guard
-        if not (await guard(store.counts(queue))).get("pending"):
-            return []
-        waiting = await guard(store.inbox(queue, "pending"))
-        mine = [one for one in waiting if one.run_id in (None, self._run_id) and urgency_of(one) is not None]
-        return [note for note in mine if await guard(store.update_status(note.id, MessageStatus.READ))]
+        return await self.held.guard(self._host.store.take_notes(queue, self._run_id))
 
     def message_id(self, tool_use_id: str) -> str:
         """Return an id that follows from the work, the place in the conversation and the call."""

@@ -1,7 +1,7 @@
 -- Keeps a pending message outside any batch.
 -- KEYS[1] prefix of the team
 -- ARGV[1] message id, ARGV[2] mailbox key, ARGV[3] '1' if it can be claimed, ARGV[4] run id or '',
--- ARGV[5] mailbox depth limit, ARGV[6] retention in ms, ARGV[7..] field, value, ...
+-- ARGV[5] mailbox depth limit, ARGV[6] retention in ms, ARGV[7] '1' if it is a note, ARGV[8..] field, value, ...
 -- Reply: {'sent' | 'exists', record} | {'full'}. A repeat answers 'exists'.
 local prefix = KEYS[1]
 local id = ARGV[1]
@@ -10,7 +10,8 @@ local claimable = ARGV[3]
 local run = ARGV[4] ~= '' and ARGV[4]
 local max_depth = tonumber(ARGV[5])
 local retention = tonumber(ARGV[6])
-local fields = {unpack(ARGV, 7)}
+local note = ARGV[7] == '1'
+local fields = {unpack(ARGV, 8)}
 
 -- shared: clock
 local function clock()
@@ -64,6 +65,13 @@ end
 local status = run and redis.call('HGET', prefix .. 'run:' .. run, 'status')
 local live = status and status ~= 'succeeded' and status ~= 'failed' and status ~= 'cancelled'
 create(id, member, live and run, fields)
+if note then
+  -- Bounded: of more notes than this, the oldest are read as mail only.
+  local notes = prefix .. 'notes:' .. member
+  redis.call('ZADD', notes, redis.call('HGET', key, 'sequence'), id)
+  redis.call('ZREMRANGEBYRANK', notes, 0, -1001)
+  redis.call('PEXPIRE', notes, retention)
+end
 if claimable == '1' then
   redis.call('HINCRBY', prefix .. 'depths', member, 1)
   deliver(id)
