@@ -91,7 +91,7 @@ class AbortSignal:
         Raises:
             OptionError: ``ms`` is not a positive integer.
         """
-        if isinstance(ms, bool) or not isinstance(ms, int) or ms <= 0:
+        if type(ms) is not int or ms <= 0:
             raise OptionError(f"AbortSignal.timeout: ms must be a positive integer, not {ms!r}")
         signal = cls()
         timer = threading.Timer(ms / 1000, signal._fire, [AbortError(f"Timed out after {ms}ms")])

@@ -11,7 +11,7 @@ from lattice.testing import ScriptedModel, text, tool_use, turn
 
 MEMBERS = ("alpha", "beta", "gamma")
 _REPORT = re.compile(r"answer (\w+) <([^>]*)>")
-_TASK = re.compile(r"--- delegated task ---\s*(.*)", re.S)
+_TASK = re.compile(r"--- delegated task ---\s*(.*)", re.DOTALL)
 
 
 def _texts(request):

@@ -3,7 +3,7 @@
 import re
 
 from lattice import create_team, define_agent, team_member, tool
-from lattice.testing import ScriptedModel, text, tool_use, turn
+from lattice.testing import ScriptedModel, tool_use, turn
 
 SECRET = "sesame-open-4711"
 """Stands in every task, tool argument and report; no telemetry may hold it."""

@@ -76,8 +76,7 @@ class StoreMachine(RuleBasedStateMachine):
     def hand_off(self, members, shared, limit):
         self.batches += 1
         work = [
-            item(member, conversation=f"run-1/{member}", shared=True) if shared else item(member)
-            for member in members
+            item(member, conversation=f"run-1/{member}", shared=True) if shared else item(member) for member in members
         ]
         accepted = batch(*work, id=f"batch-{self.batches}", pauses=False, limit=limit)
         word, messages = self.do(self.store.hand_off(self.lead, accepted, step()))
@@ -215,7 +214,9 @@ class StoreMachine(RuleBasedStateMachine):
             for claim in claims:
                 self.note_claim(claim, claim.item.member)
                 name = claim.item.conversation
-                word = self.do(self.store.settle(claim.lease, Outcome(status=MessageStatus.DONE, report="x"), step(name)))
+                word = self.do(
+                    self.store.settle(claim.lease, Outcome(status=MessageStatus.DONE, report="x"), step(name))
+                )
                 assert word.word == "settled"
                 self.status[claim.item.message.id] = "done"
                 self.settled[claim.item.message.id] = (claim.lease.owner, claim.lease.token)

@@ -68,8 +68,8 @@ async def test_a_wait_that_loses_its_connection_says_so_at_once_and_the_next_one
 
 
 async def test_a_server_that_went_silent_is_noticed(shaky, proxy, monkeypatch):
-    monkeypatch.setattr("lattice.redis.base._MARGIN", 0.1)
     assert await shaky.wait_for_mail("backend", 1) is False
+    monkeypatch.setattr("lattice.redis.base._MARGIN", 0.1)
     proxy.silent = True
     with pytest.raises(StoreUnreachableError, match="BLPOP"):
         await shaky.wait_for_mail("backend", 50)

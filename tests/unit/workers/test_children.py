@@ -77,14 +77,16 @@ async def test_stopping_ends_all_and_starts_none_again(group, said):
 
 
 async def test_a_child_whose_lines_cannot_be_taken_is_not_left_alone():
-    def broken(_name, _line):
+    pids = []
+
+    def broken(_name, line):
+        pids.append(int(line))
         raise ZeroDivisionError
 
     group = Children(broken)
     group.start(python("a", "import os, time; print(os.getpid(), flush=True); time.sleep(60)", lasting=False))
-    await until(lambda: group.pid("a") is not None)
-    pid = group.pid("a")
-    await until(lambda: not alive(pid))
+    await until(lambda: pids)
+    await until(lambda: not alive(pids[0]))
     await group.stop(within=5)
 
 
