@@ -18,7 +18,7 @@ from tests.chaos.memory import after_retention
 from tests.chaos.record import read_record
 from tests.processes.team_commands import until
 
-pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.chaos, pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(180)]
 
 AT_ONCE = 6
 

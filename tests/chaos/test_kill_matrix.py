@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos.matrix import deaths
 
-pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.chaos, pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(180)]
 
 MODEL_CALLS = 19
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.chaos.storm import Plan, Storm
 
-pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.chaos, pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(240)]
 
 
 async def test_a_short_storm_breaks_no_promise(tmp_path):
