@@ -37,6 +37,7 @@ class RunEnds:
         self._reader: asyncio.Task[None] | None = None
         self._reading: Mapping[bytes, bytes] = {}
         self._blocked: int | None = None
+        self._client_id: int | None = None
         self._nudge = asyncio.Lock()
 
     async def wait(self, run_id: str, after: bytes, within: float) -> bool:
@@ -92,7 +93,9 @@ class RunEnds:
 
     async def _read(self) -> None:
         try:
-            client_id = await self._own_id()
+            # The id lasts as long as the connection does: it is asked again when a read has failed.
+            client_id = self._client_id if self._client_id is not None else await self._own_id()
+            self._client_id = client_id
             block_ms = _BLOCK_MS if client_id is not None else _SHORT_BLOCK_MS
             while self._offsets:
                 self._reading, self._blocked = dict(self._offsets), client_id
@@ -102,6 +105,7 @@ class RunEnds:
                 self._take(dict(found))
                 await asyncio.sleep(min(len(self._offsets) * _PACE, _LONGEST_PACE))
         except (RedisError, OSError) as error:
+            self._client_id = None
             self._fail(error)
         finally:
             self._blocked = None
