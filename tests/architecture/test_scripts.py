@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from lattice.redis.scripts import load_scripts
 from lattice.run_store import RunStore
 from tests.architecture.paths import LATTICE, LUA, TESTS
 
@@ -17,7 +18,7 @@ def contract_methods():
 
 def header_and_body(path):
     """Split a script at the end of its opening comment."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = load_scripts()[path.stem].source.decode().splitlines()
     end = next((number for number, line in enumerate(lines) if not line.startswith("--")), len(lines))
     return "\n".join(lines[:end]), "\n".join(line.split("--", 1)[0] for line in lines[end:])
 
@@ -67,15 +68,13 @@ def test_the_store_calls_each_script(path):
     assert re.search(rf"""["']{path.stem}["']""", sources)
 
 
-def test_what_scripts_share_is_the_same_in_all_of_them():
-    """Redis 6.2 has no functions to share: blocks between ``-- shared: NAME`` and ``-- end shared`` are copies."""
-    versions = {}
-    for path in SCRIPTS:
-        text = path.read_text(encoding="utf-8")
-        for name, block in re.findall(r"^-- shared: (\w+)\n(.*?)^-- end shared$", text, re.MULTILINE | re.DOTALL):
-            versions.setdefault(name, {}).setdefault(block, []).append(path.stem)
-    assert versions
-    assert {name: list(found.values()) for name, found in versions.items() if len(found) > 1} == {}
+def test_what_scripts_share_is_shared_by_two_at_least_and_says_what_it_is():
+    shared = {path.stem: path.read_text(encoding="utf-8") for path in (LUA / "shared").glob("*.lua")}
+    included = [name for path in SCRIPTS for name in re.findall(r"^-- include: (\w+)$", path.read_text(), re.MULTILINE)]
+    assert {name for name in shared if included.count(name) > 1} == set(shared) == set(included)
+    for name, text in shared.items():
+        assert re.match(r"-- \w+\(.*?\):? ", text), f"{name}.lua opens with the functions that it gives"
+        assert "-- include:" not in text, f"{name}.lua includes others: one level only"
 
 
 def test_keys_are_put_together_in_one_module_only():

@@ -377,7 +377,7 @@ def test_every_key_is_on_the_page():
     keys = Keys(TEAM)
     made = {_pattern(keys, name) for name in dir(Keys) if not name.startswith("_") and name != "prefix"}
     assert made <= rows
-    sources = "\n".join(path.read_text() for path in (Path(inspect.getfile(Keys)).parent / "lua").glob("*.lua"))
+    sources = "\n".join(path.read_text() for path in (Path(inspect.getfile(Keys)).parent / "lua").rglob("*.lua"))
     for row in rows:
         last = row.rpartition(":")[2] if not row.endswith(">") else row.partition(":")[0]
         assert re.search(rf"['\":]{last}[':\"]", sources + inspect.getsource(Keys)), row

@@ -1,4 +1,4 @@
-"""All scripts: self-contained, loadable, alike where they share text."""
+"""All scripts: composed, self-contained, loadable."""
 
 import hashlib
 import re
@@ -6,22 +6,13 @@ import re
 from lattice.redis.scripts import load_scripts
 
 
-def shared_blocks():
-    for script in load_scripts().values():
-        for name, body in re.findall(
-            r"^-- shared: (\w+)\n(.*?)^-- end shared$", script.source.decode(), re.DOTALL | re.MULTILINE
-        ):
-            yield script.name, name, body
-
-
-def test_what_scripts_share_is_the_same_text_in_each():
-    texts = {}
-    for script, name, body in shared_blocks():
-        texts.setdefault(name, {}).setdefault(body, []).append(script)
-    assert len(texts) >= 8
-    for name, variants in texts.items():
-        assert len(variants) == 1, f"block {name!r} differs between {list(variants.values())}"
-        assert len(next(iter(variants.values()))) > 1, f"block {name!r} is shared by nobody"
+def test_what_a_script_includes_is_in_its_text():
+    settle = load_scripts()["settle"].source.decode()
+    names = re.findall(r"^-- include: (\w+)$", settle, re.MULTILINE)
+    assert {"clock", "fence", "close"} <= set(names)
+    for function in ("clock", "fence", "close"):
+        assert settle.count(f"local function {function}(") == 1
+    assert "shared" not in load_scripts()
 
 
 def test_a_script_is_known_by_the_digest_of_its_text():

@@ -5,12 +5,7 @@
 local prefix = KEYS[1]
 local member = ARGV[1]
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local function sent_at(message)
   local found = redis.call('HMGET', prefix .. 'message:' .. message, 'status', 'createdAt')

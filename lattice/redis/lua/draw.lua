@@ -13,12 +13,7 @@ local max_calls = tonumber(ARGV[5])
 local max_tokens = tonumber(ARGV[6])
 local max_ms = tonumber(ARGV[7])
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local now = clock()
 local key = prefix .. 'run:' .. run

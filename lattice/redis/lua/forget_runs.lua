@@ -6,12 +6,7 @@ local prefix = KEYS[1]
 local limit = tonumber(ARGV[1])
 local budget = tonumber(ARGV[2])
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local function forget_conversation(conversation, message)
   local key = prefix .. 'conversation:' .. conversation

@@ -7,12 +7,7 @@ local process = ARGV[1]
 local info = ARGV[2]
 local ttl = tonumber(ARGV[3])
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local now = clock()
 local by_deadline = prefix .. 'processes'

@@ -3,12 +3,7 @@
 -- Reply: {what a process is, as JSON, when it was last seen, ...}. Reads only.
 local prefix = KEYS[1]
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local reply = {}
 for _, process in ipairs(redis.call('ZRANGEBYSCORE', prefix .. 'processes', clock(), '+inf')) do

@@ -6,12 +6,7 @@ local prefix = KEYS[1]
 local lease_ms = tonumber(ARGV[1])
 local first = 2
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local deadline = clock() + lease_ms
 local lost = {}

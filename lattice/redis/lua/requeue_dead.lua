@@ -7,47 +7,12 @@ local dead = ARGV[1]
 local id = ARGV[2]
 local max_depth = tonumber(ARGV[3])
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local now = clock()
 
--- shared: deliver
-local function enqueue(message, member)
-  local mailbox = prefix .. 'mailbox:' .. member
-  local entry = redis.call('XADD', mailbox, '*', 'id', message)
-  redis.call('HSET', prefix .. 'message:' .. message, 'entry', entry)
-  if redis.call('LLEN', mailbox .. ':doorbell') < 64 then
-    redis.call('RPUSH', mailbox .. ':doorbell', '1')
-  end
-end
-
-local function deliver(message)
-  local found = redis.call('HMGET', prefix .. 'message:' .. message, 'member', 'conversation', 'shared')
-  local conversation = prefix .. 'conversation:' .. found[2]
-  if found[3] == '1' and not redis.call('SET', conversation .. ':busy', message, 'NX') then
-    redis.call('RPUSH', conversation .. ':waiting', message)
-  else
-    enqueue(message, found[1])
-  end
-end
--- end shared
--- shared: create
-local function create(message, member, run, fields)
-  local sequence = redis.call('INCR', prefix .. 'sequence')
-  redis.call('HSET', prefix .. 'message:' .. message, 'status', 'pending', 'createdAt', now, 'sequence', sequence,
-    unpack(fields))
-  redis.call('ZADD', prefix .. 'index:' .. member, sequence, message)
-  redis.call('HINCRBY', prefix .. 'counts:' .. member, 'pending', 1)
-  if run then
-    redis.call('RPUSH', prefix .. 'run:' .. run .. ':messages', message)
-  end
-end
--- end shared
+-- include: deliver
+-- include: create
 
 local function fields_of(found)
   local lasting = string.sub(found.conversation, 1, 7) == 'member/'

@@ -10,14 +10,7 @@ local owner = ARGV[3]
 local token = ARGV[4]
 local batch = ARGV[5]
 
--- shared: fence
-local function fence()
-  local record = redis.call('HMGET', prefix .. kind .. ':' .. id, 'status', 'owner', 'epoch', 'attempt', 'runId')
-  local live = record[1] == 'processing' or record[1] == 'running' or record[1] == 'waiting'
-  local current = record[kind == 'run' and 3 or 4]
-  return live and record[2] == owner and current == token, kind == 'run' and id or record[5]
-end
--- end shared
+-- include: fence
 
 local found = redis.call('HMGET', prefix .. 'batch:' .. batch, 'waiting', 'pauses', 'items', 'parent')
 if not fence() or found[4] ~= kind .. ':' .. id then

@@ -6,12 +6,7 @@ local prefix = KEYS[1]
 local run = ARGV[1]
 local fields = {unpack(ARGV, 2)}
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local key = prefix .. 'run:' .. run
 if redis.call('EXISTS', key) == 1 then

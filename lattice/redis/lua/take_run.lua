@@ -9,12 +9,7 @@ local owner = ARGV[2]
 local lease_ms = tonumber(ARGV[3])
 local nonce = ARGV[4]
 
--- shared: clock
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
--- end shared
+-- include: clock
 
 local now = clock()
 local key = prefix .. 'run:' .. run

@@ -1,0 +1,66 @@
+-- close(message, status): the end of a message: counts, lease, the next of its conversation, its batch's countdown.
+-- signal(process, text): tells a process. Uses: prefix, now, retention, deliver.
+local function signal(process, text)
+  redis.call('RPUSH', prefix .. 'signals:' .. process, text)
+  redis.call('PEXPIRE', prefix .. 'signals:' .. process, 600000)
+end
+
+local function free_conversation(conversation, message)
+  if redis.call('GET', conversation .. ':busy') ~= message then
+    redis.call('LREM', conversation .. ':waiting', 0, message)
+    return
+  end
+  redis.call('DEL', conversation .. ':busy')
+  local next
+  repeat
+    next = redis.call('LPOP', conversation .. ':waiting')
+  until not next or redis.call('HGET', prefix .. 'message:' .. next, 'status') == 'pending'
+  if next then
+    deliver(next)
+  end
+end
+
+local function count_down(batch)
+  local key = prefix .. 'batch:' .. batch
+  local left = redis.call('HINCRBY', key, 'waiting', -1)
+  local next
+  repeat
+    next = redis.call('LPOP', key .. ':held')
+  until not next or redis.call('HGET', prefix .. 'message:' .. next, 'status') == 'pending'
+  if next then
+    deliver(next)
+  end
+  if left == 0 then
+    local parent = redis.call('HGET', key, 'parent')
+    local waiter = redis.call('HGET', prefix .. parent, 'owner')
+    if waiter and waiter ~= '' then
+      signal(waiter, 'batch:' .. batch)
+    end
+  end
+end
+
+local function close(message, status)
+  local key = prefix .. 'message:' .. message
+  local found = redis.call('HMGET', key, 'status', 'member', 'claimable', 'entry', 'conversation', 'shared', 'batch',
+    'runId')
+  redis.call('HSET', key, 'status', status)
+  redis.call('HINCRBY', prefix .. 'counts:' .. found[2], found[1], -1)
+  redis.call('HINCRBY', prefix .. 'counts:' .. found[2], status, 1)
+  if not found[8] or redis.call('EXISTS', prefix .. 'run:' .. found[8]) == 0 then
+    redis.call('ZADD', prefix .. 'retention', now + retention, 'message:' .. message)
+  end
+  if found[3] ~= '1' then
+    return
+  end
+  redis.call('ZREM', prefix .. 'leases', 'message:' .. message)
+  if found[4] then
+    redis.call('XDEL', prefix .. 'mailbox:' .. found[2], found[4])
+  end
+  redis.call('HINCRBY', prefix .. 'depths', found[2], -1)
+  if found[6] == '1' then
+    free_conversation(prefix .. 'conversation:' .. found[5], message)
+  end
+  if found[7] then
+    count_down(found[7])
+  end
+end
