@@ -20,7 +20,7 @@ from lattice.redis.connection import open_redis
 from lattice.redis.run_store import RedisRunStore
 from lattice.runs import Budget, Lease, Outcome, RunRecord, Step
 from tests.deploy.servers import redis_server
-from tests.processes.commands import Command, until
+from tests.processes.commands import Commands, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes]
 
@@ -104,11 +104,10 @@ def test_a_team_does_its_work_with_the_rights_of_its_roles(server, tmp_path):
     with ExitStack() as stack:
 
         def start(name, role, *arguments):
-            command = Command(tmp_path, name, *arguments, *APP, "--redis-url", server.url(role))
-            stack.callback(command.process.wait)
-            stack.callback(command.process.kill)
-            return command
+            return commands.start(name, *arguments, *APP, "--redis-url", server.url(role))
 
+        commands = Commands(tmp_path, warm=True)
+        stack.callback(commands.close)
         stack.callback(lambda: print("refused:", server.denials()))  # shown when the test fails
 
         started = [start("lattice-coordinator", "coordinator")]

@@ -8,20 +8,12 @@ import redis as blocking
 
 from lattice.client import LatticeClient
 from lattice.run_store import StoreOptions
-from tests.processes.team_commands import Commands, until
+from tests.processes.commands import MEMBERS, eventually
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(120)]
 
-MEMBERS = ("alpha", "beta", "gamma")
 WAITING = 300
 MOST_MIB = 200
-
-
-@pytest.fixture
-async def commands(redis_url):
-    commands = Commands(redis_url)
-    yield commands
-    await commands.close()
 
 
 def resident_mib(pid):
@@ -31,8 +23,8 @@ def resident_mib(pid):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
-async def test_300_waiting_runs_fit_into_one_small_coordinator(commands, redis_url):
-    coordinator = await commands.start("lattice-coordinator", "--concurrency", "400")
+async def test_300_waiting_runs_fit_into_one_small_coordinator(scripts, redis_url):
+    coordinator = scripts.start("lattice-coordinator", "--concurrency", "400")
     async with LatticeClient(team="trio", redis_url=redis_url) as client:
         for number in range(WAITING):
             await client.submit(f"task {number}")
@@ -40,25 +32,25 @@ async def test_300_waiting_runs_fit_into_one_small_coordinator(commands, redis_u
         async def all_wait():
             return sum(run.status == "waiting" for run in await client.runs(limit=WAITING + 10)) == WAITING
 
-        await until(all_wait, 60)
+        await eventually(all_wait, bound=60)
         assert resident_mib(coordinator.pid) < MOST_MIB
 
 
 async def test_redis_is_as_before_once_runs_are_forgotten(commands, redis_url):
     server = blocking.Redis.from_url(redis_url, decode_responses=True)
     options = StoreOptions(retention_ms=2000)
-    await commands.start("lattice-coordinator", "--retention", "2s")
+    commands.start("lattice-coordinator", "--retention", "2s")
     for member in MEMBERS:
-        await commands.start("lattice-worker", "--member", member, "--retention", "2s")
+        commands.start("lattice-worker", "--member", member, "--retention", "2s")
     async with LatticeClient(team="trio", redis_url=redis_url, options=options) as client:
         await client.result(await client.submit("warm up"), timeout=60)
-        await until(lambda: keys_of_runs(server) == [], 60)
+        await eventually(lambda: keys_of_runs(server) == [], bound=60)
         before, keys = bytes_of_keys(server), server.dbsize()
         run_ids = await asyncio.gather(*(client.submit(f"task {number}") for number in range(100)))
         for run_id in run_ids:
             await client.result(run_id, timeout=60)
-        await until(lambda: keys_of_runs(server) == [], 60)
-        await until(lambda: server.dbsize() <= keys, 60)
+        await eventually(lambda: keys_of_runs(server) == [], bound=60)
+        await eventually(lambda: server.dbsize() <= keys, bound=60)
         assert bytes_of_keys(server) < before + 8 * 1024
     server.close()
 

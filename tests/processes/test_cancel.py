@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lattice.client import LatticeClient
-from tests.processes.team_commands import Commands, until
+from tests.processes.commands import Commands, eventually
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes]
 
@@ -23,7 +23,6 @@ class Scene:
 
     def __init__(self, commands, client, folder):
         self.commands, self.client, self.folder = commands, client, folder
-        self.env = {"LATTICE_TEST_MARKS": str(folder)}
         self.workers = {}
 
     async def start(self, *members):
@@ -32,11 +31,11 @@ class Scene:
             self.workers[member] = await self._start("lattice-worker", "--member", member)
 
     async def _start(self, name, *args):
-        return await self.commands.start(name, *args, "--lease", "5s", app=APP, env=self.env)
+        return self.commands.start(name, *args, "--lease", "5s", LATTICE_TEST_MARKS=str(self.folder))
 
     async def begin(self, task, mark):
         run_id = await self.client.submit(task)
-        await until((self.folder / mark).exists)
+        await eventually((self.folder / mark).exists)
         return run_id
 
     def marked_at(self, mark):
@@ -44,7 +43,7 @@ class Scene:
 
     async def cancel(self, run_id):
         """Cancel with the command; returns when it had come back."""
-        done = await self.commands.run("lattice", "cancel", run_id, "--json", app=APP)
+        done = await self.commands.done("lattice", "cancel", run_id, "--json")
         assert json.loads(done.out)["status"] == "cancelled", done.err
         return time.time()
 
@@ -63,10 +62,10 @@ class Scene:
 
 @pytest.fixture
 async def scene(redis_url, tmp_path):
-    commands = Commands(redis_url)
+    commands = Commands(tmp_path, {"LATTICE_REDIS_URL": redis_url, "LATTICE_APP": APP}, warm=True)
     async with LatticeClient(team="endless", redis_url=redis_url) as client:
         yield Scene(commands, client, tmp_path)
-        await commands.close()
+        commands.close()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ async def test_work_under_way_stops(scene, task, members, mark):
     await scene.start(*members)
     run_id = await scene.begin(task, mark)
     cancelled = await scene.cancel(run_id)
-    await until(scene.nobody_is_busy)  # heartbeats say so
+    await eventually(scene.nobody_is_busy)  # heartbeats say so
     assert scene.marked_at(mark) <= cancelled + REACH
     await scene.is_over(run_id)
 
@@ -93,9 +92,9 @@ async def test_work_under_way_stops(scene, task, members, mark):
 async def test_child_processes_are_ended(scene):
     await scene.start("shell")
     run_id = await scene.begin("handoff shell", "shell")
-    shell = await until(lambda: (scene.folder / "shell").read_text().strip())
+    shell = await eventually(lambda: (scene.folder / "shell").read_text().strip())
     await scene.cancel(run_id)
-    await until(lambda: _is_zombie(shell), REACH)
+    await eventually(lambda: _is_zombie(shell), bound=REACH)
     assert not [pid for pid in _pids() if _group_of(pid) == int(shell) and not _is_zombie(pid)]
     await scene.is_over(run_id)
 
@@ -124,7 +123,7 @@ async def test_a_run_that_nobody_has_taken_is_cancelled(scene):
     await scene.cancel(run_id)
     await scene.is_over(run_id)
     await scene.start("model")
-    await until(lambda: scene.client.processes())
+    await eventually(lambda: scene.client.processes())
     assert not (scene.folder / "model").exists()
 
 
@@ -141,7 +140,7 @@ async def test_messages_that_nobody_has_claimed_are_cancelled(scene):
     async def sent():
         return await scene.client.work_items(run_id)
 
-    await until(sent)
+    await eventually(sent)
     await scene.cancel(run_id)
     await scene.is_over(run_id)
     assert await scene.client.inbox("model") == []
@@ -154,7 +153,7 @@ async def test_work_that_waits_for_a_retry_is_cancelled(scene):
     async def put_off():
         return [state for state in await scene.client.work_items(run_id) if state.due_at]
 
-    await until(put_off)
+    await eventually(put_off)
     await scene.cancel(run_id)
     await scene.is_over(run_id)
 
@@ -171,11 +170,11 @@ async def test_a_process_that_hears_nothing_is_fenced_off_and_stops_when_it_wake
     stopped_at = scene.marked_at(mark)
     process.kill(signal.SIGCONT)
     woken = time.time()
-    await until(scene.nobody_is_busy)
+    await eventually(scene.nobody_is_busy)
     assert scene.marked_at(mark) in (stopped_at, pytest.approx(woken, abs=REACH))
     await scene.is_over(run_id)
     process.kill(signal.SIGTERM)
-    assert await process.code() == 0, process.err
+    assert await process.ended() == 0, process.err
 
 
 async def test_a_worker_goes_on_with_other_work_after_a_cancel(scene):
@@ -184,6 +183,6 @@ async def test_a_worker_goes_on_with_other_work_after_a_cancel(scene):
     await scene.cancel(first)
     stopped_at = scene.marked_at("model")
     second = await scene.client.submit("handoff model")
-    await until(lambda: scene.marked_at("model") > stopped_at + 0.05)
+    await eventually(lambda: scene.marked_at("model") > stopped_at + 0.05)
     await asyncio.gather(scene.client.cancel(second), scene.client.cancel(second))
     await scene.is_over(second)

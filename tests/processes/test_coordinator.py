@@ -13,19 +13,11 @@ from rq.serializers import JSONSerializer
 from rq.worker import BaseWorker
 
 from lattice.client import LatticeClient
-from tests.processes.team_commands import Commands, until
+from tests.processes.commands import MEMBERS, eventually
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes]
 
-MEMBERS = ("alpha", "beta", "gamma")
 RESULT = "alpha count / alpha; beta count / beta; gamma count / gamma"
-
-
-@pytest.fixture
-async def commands(redis_url):
-    commands = Commands(redis_url)
-    yield commands
-    await commands.close()
 
 
 @pytest.fixture
@@ -46,7 +38,7 @@ def job_of(queue, run_id):
 
 
 async def waiting(client, run_id):
-    return await until(lambda: is_waiting(client, run_id))
+    return await eventually(lambda: is_waiting(client, run_id))
 
 
 async def all_announced(client, count):
@@ -57,8 +49,8 @@ async def is_waiting(client, run_id):
     return (await client.run(run_id)).status == "waiting"
 
 
-async def start_workers(commands, *args):
-    return [await commands.start("lattice-worker", "--member", name, *args) for name in MEMBERS]
+def start_workers(commands, *args):
+    return [commands.start("lattice-worker", "--member", name, *args) for name in MEMBERS]
 
 
 @pytest.mark.parametrize(
@@ -72,25 +64,25 @@ async def start_workers(commands, *args):
         (["--redis-url", "redis://:secret@127.0.0.1:1"], None, "127.0.0.1:1"),
     ],
 )
-async def test_bad_input_ends_it_before_anything_starts(commands, queue, args, app, says):
-    done = await commands.run("lattice-coordinator", *args, **({"app": app} if app else {}))
-    assert done.process.returncode == 2
+async def test_bad_input_ends_it_before_anything_starts(scripts, queue, args, app, says):
+    done = await scripts.done("lattice-coordinator", *args, **({"LATTICE_APP": app} if app else {}))
+    assert done.returncode == 2
     assert says in done.err and "secret" not in done.err
     assert queue.connection.dbsize() == 0
 
 
-async def test_rq_and_the_run_agree_from_queued_to_finished(commands, client, queue):
+async def test_rq_and_the_run_agree_from_queued_to_finished(scripts, client, queue):
     run_id = await client.submit("count")
     assert job_of(queue, run_id).get_status() == "queued"
-    await commands.start("lattice-coordinator")
+    scripts.start("lattice-coordinator")
     await waiting(client, run_id)
     assert job_of(queue, run_id).get_status() == "started"
     assert [job for job, _ in queue.started_job_registry.get_job_and_execution_ids()] == [run_id]
     assert [worker.get_state() for worker in BaseWorker.all(queue=queue)] == ["busy"]
-    await start_workers(commands)
+    start_workers(scripts)
     outcome = await client.result(run_id, timeout=30)
     assert (outcome["status"], outcome["result"]) == ("succeeded", RESULT)
-    await until(lambda: job_of(queue, run_id).get_status() == "finished")
+    await eventually(lambda: job_of(queue, run_id).get_status() == "finished")
     assert job_of(queue, run_id).return_value() == outcome
     assert queue.finished_job_registry.get_job_ids() == [run_id]
     assert queue.started_job_registry.count == queue.failed_job_registry.count == len(queue) == 0
@@ -98,57 +90,57 @@ async def test_rq_and_the_run_agree_from_queued_to_finished(commands, client, qu
 
 
 async def test_a_killed_coordinators_waiting_run_is_finished_by_another(commands, client, queue):
-    first = await commands.start("lattice-coordinator", "--lease", "1s")
+    first = commands.start("lattice-coordinator", "--lease", "1s")
     run_id = await client.submit("count")
     await waiting(client, run_id)
     first.kill()
-    await first.code()
-    second = await commands.start("lattice-coordinator", "--lease", "1s")
-    await until(lambda: job_of(queue, run_id).worker_name.split("-")[-2] == str(second.pid))
-    await start_workers(commands)
+    await first.ended()
+    second = commands.start("lattice-coordinator", "--lease", "1s")
+    await eventually(lambda: job_of(queue, run_id).worker_name.split("-")[-2] == str(second.pid))
+    start_workers(commands)
     outcome = await client.result(run_id, timeout=30)
     assert outcome["result"] == RESULT
-    await until(lambda: job_of(queue, run_id).get_status() == "finished")
+    await eventually(lambda: job_of(queue, run_id).get_status() == "finished")
     assert job_of(queue, run_id).return_value() == outcome
     assert queue.started_job_registry.count == queue.failed_job_registry.count == 0
 
 
 async def test_sigterm_hands_waiting_runs_over_at_once(commands, client, queue):
-    first = await commands.start("lattice-coordinator")
+    first = commands.start("lattice-coordinator")
     run_id = await client.submit("count")
     await waiting(client, run_id)
     first.kill(signal.SIGTERM)
-    assert await first.code() == 0
+    assert await first.ended() == 0
     assert queue.get_job_ids() == [run_id]
     assert job_of(queue, run_id).get_status() == "queued"
     assert BaseWorker.all(queue=queue) == []
-    await commands.start("lattice-coordinator")
-    await start_workers(commands)
+    commands.start("lattice-coordinator")
+    start_workers(commands)
     assert (await client.result(run_id, timeout=20))["result"] == RESULT
-    await until(lambda: job_of(queue, run_id).get_status() == "finished")
+    await eventually(lambda: job_of(queue, run_id).get_status() == "finished")
 
 
 async def test_a_second_signal_stops_at_once(commands, client):
-    coordinator = await commands.start("lattice-coordinator")
+    coordinator = commands.start("lattice-coordinator")
     run_id = await client.submit("count")
     await waiting(client, run_id)
     coordinator.kill(signal.SIGTERM)
     coordinator.kill(signal.SIGINT)
-    assert await coordinator.code(timeout=5) in (0, 130, 143)
+    assert await coordinator.ended(5) in (0, 130, 143)
 
 
 async def test_burst_ends_when_all_runs_have_ended(commands, client):
     runs = [await client.submit(f"count {n}") for n in range(5)]
-    await start_workers(commands)
-    done = await commands.run("lattice-coordinator", "--burst")
-    assert done.process.returncode == 0
+    start_workers(commands)
+    done = await commands.done("lattice-coordinator", "--burst")
+    assert done.returncode == 0
     assert {(await client.run(run_id)).status for run_id in runs} == {"succeeded"}
 
 
-async def test_one_coordinator_holds_many_waiting_runs(commands, client, queue):
-    coordinator = await commands.start("lattice-coordinator", "--concurrency", "300")
+async def test_one_coordinator_holds_many_waiting_runs(scripts, client, queue):
+    coordinator = scripts.start("lattice-coordinator", "--concurrency", "300")
     runs = [await client.submit(f"count {n}") for n in range(300)]
-    await until(lambda: all_waiting(client, runs), timeout=50)
+    await eventually(lambda: all_waiting(client, runs), bound=50)
     status = Path(f"/proc/{coordinator.pid}/status").read_text()
     (resident,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")]
     assert resident < 200 * 1024
@@ -161,8 +153,8 @@ async def all_waiting(client, runs):
 
 
 async def test_it_goes_on_after_its_connections_were_killed(commands, client, queue):
-    await commands.team()
-    await until(lambda: all_announced(client, 4))
+    commands.team(*MEMBERS)
+    await eventually(lambda: all_announced(client, 4))
     for _ in range(3):
         queue.connection.client_kill_filter(_type="normal", skipme=True)
         await asyncio.sleep(0)
@@ -171,11 +163,11 @@ async def test_it_goes_on_after_its_connections_were_killed(commands, client, qu
 
 
 async def test_cancelling_a_waiting_run_cancels_its_job(commands, client, queue):
-    await commands.start("lattice-coordinator")
+    commands.start("lattice-coordinator")
     run_id = await client.submit("count")
     await waiting(client, run_id)
     assert await client.cancel(run_id, "no longer needed") == "cancelled"
-    await until(lambda: job_of(queue, run_id).get_status() == "canceled")
+    await eventually(lambda: job_of(queue, run_id).get_status() == "canceled")
     assert queue.started_job_registry.count == 0
     outcome = await client.result(run_id)
     assert outcome["status"] == "cancelled" and "no longer needed" in json.dumps(outcome["error"])
@@ -184,7 +176,7 @@ async def test_cancelling_a_waiting_run_cancels_its_job(commands, client, queue)
 async def test_a_retry_of_rq_tries_a_failed_run_again(commands, client, queue, redis_url):
     async with LatticeClient(team="failing", redis_url=redis_url) as failing:
         run_id = await failing.submit("count", retry=2)
-        await commands.start("lattice-coordinator", app="tests.apps.failing_lead:team")
+        commands.start("lattice-coordinator", LATTICE_APP="tests.apps.failing_lead:team")
         outcome = await failing.result(run_id, timeout=30)
         assert outcome["status"] == "failed"
         assert (await failing.run(run_id)).epoch == 3

@@ -30,6 +30,7 @@ def commands(server, tmp_path, poison):
     commands = Commands(
         tmp_path / "here",
         {"LATTICE_REDIS_URL": server.url, "LATTICE_APP": "tests.apps.poison:team", "LATTICE_TEST_POISON": str(poison)},
+        warm=True,
     )
     yield commands
     commands.close()

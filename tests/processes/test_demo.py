@@ -79,7 +79,7 @@ def test_ctrl_c_ends_it_and_nothing_is_left(folder, tmp_path):
     try:
         demo = commands.start("lattice", "demo", folder)
         demo.says("review of")
-        demo.send(signal.SIGINT)
+        demo.kill(signal.SIGINT)
         demo.ends(130)
         until(lambda: processes_with(str(folder)) == [], "all processes end")
     finally:

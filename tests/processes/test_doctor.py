@@ -21,7 +21,7 @@ def server(tmp_path):
 @pytest.fixture
 def commands(server, tmp_path):
     commands = Commands(
-        tmp_path / "here", {"LATTICE_REDIS_URL": server.url, "LATTICE_APP": "tests.apps.three_members:team"}
+        tmp_path / "here", {"LATTICE_REDIS_URL": server.url, "LATTICE_APP": "tests.apps.three_members:team"}, warm=True
     )
     yield commands
     commands.close()

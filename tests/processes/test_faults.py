@@ -12,8 +12,8 @@ from tests.chaos.apps import MEMBERS
 from tests.chaos.checker import check
 from tests.chaos.faults import FAULT, SIGNAL
 from tests.chaos.matrix import story_of, team_of_processes
+from tests.processes.commands import eventually
 from tests.processes.servers import RedisServer
-from tests.processes.team_commands import until
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -58,13 +58,13 @@ async def zombie(redis_url, folder, team, role, member, point):
         frozen = processes.start(role, member, **{FAULT: point, SIGNAL: "SIGSTOP"})
         start_all(processes, without=(member,))
         first = await client.submit("run 1 plain")
-        await until(lambda: frozen.frozen)
+        await eventually(lambda: frozen.frozen)
         since = time.time()
         successor = processes.start(role, member)
         await succeed(client, [first])
         deaf = [(frozen.pid, since, time.time())]
         frozen.thaw()
-        await until(lambda: "lost" in frozen.log, 10)
+        await eventually(lambda: "lost" in frozen.log, bound=10)
         successor.kill()
         await successor.ended()
         second = await client.submit("run 2 plain")
@@ -152,7 +152,7 @@ async def test_a_redis_that_is_restarted_loses_nothing(own_redis, tmp_path):
         accepted = await submit_all(client, range(30))
         keys = Keys("again")
         for ended in (3, 12):
-            await until(lambda ended=ended: has_ended(redis, keys, ended))
+            await eventually(lambda ended=ended: has_ended(redis, keys, ended))
             await asyncio.to_thread(own_redis.stop)
             await asyncio.to_thread(own_redis.start)
             await redis.connection_pool.disconnect()
@@ -170,9 +170,9 @@ async def test_a_redis_without_memory_is_told_of_and_waited_for(own_redis, tmp_p
     async with team_of_processes(own_redis.url, tmp_path, "full") as (processes, client, redis):
         started = start_all(processes)
         accepted = await submit_all(client, range(20))
-        await until(lambda: has_ended(redis, Keys("full"), 1))
+        await eventually(lambda: has_ended(redis, Keys("full"), 1))
         await redis.config_set("maxmemory", 1)
-        await until(lambda: any("no memory left" in process.log for process in started.values()))
+        await eventually(lambda: any("no memory left" in process.log for process in started.values()))
         await redis.config_set("maxmemory", 0)
         await succeed(client, accepted)
         findings = check(await story_of(redis, "full", tmp_path, accepted))
@@ -184,7 +184,7 @@ async def test_a_socket_timeout_in_the_url_that_is_shorter_than_a_wait_disturbs_
     url = f"{redis_url}?socket_timeout=1"
     async with team_of_processes(url, tmp_path, "patient") as (processes, client, redis):
         started = start_all(processes)
-        await until(lambda: has_waited(redis, 3))
+        await eventually(lambda: has_waited(redis, 3))
         run_id = await client.submit("run 1 plain")
         await succeed(client, [run_id])
         assert [process.log for process in started.values() if '"warning"' in process.log] == []
@@ -224,7 +224,7 @@ async def test_sigterm_leaves_no_work_behind_that_is_marked_as_running(redis_url
     ):
         started = start_all(processes)
         accepted = await submit_all(client, range(5))
-        await until(lambda: has_attempts(redis, Keys("left"), 3))
+        await eventually(lambda: has_attempts(redis, Keys("left"), 3))
         for process in started.values():
             process.send(signal.SIGTERM)
         for process in started.values():

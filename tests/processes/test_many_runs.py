@@ -10,23 +10,20 @@ from lattice.redis.connection import open_redis
 from lattice.redis.run_store import RedisRunStore
 from lattice.run_store import StoreOptions
 from tests.checker import check_runs
-from tests.processes.team_commands import Commands, until
+from tests.processes.commands import MEMBERS, eventually
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(240)]
 
 RUNS = int(os.environ.get("LATTICE_TEST_RUNS", "150"))
-MEMBERS = ("alpha", "beta", "gamma")
 RETENTION_MS = 600_000
 
 
 @pytest.fixture
-async def crowd(redis_url):
+def crowd(commands):
     """Two coordinators and two workers of each member; every process drops what it holds after two seconds."""
-    commands = Commands(redis_url)
-    coordinators = [await commands.start("lattice-coordinator", "--lease", "2s") for _ in range(2)]
-    workers = [await commands.start("lattice-worker", "--member", m, "--lease", "2s") for m in MEMBERS * 2]
-    yield commands, coordinators, workers
-    await commands.close()
+    coordinators = [commands.start("lattice-coordinator", "--lease", "2s") for _ in range(2)]
+    workers = [commands.start("lattice-worker", "--member", m, "--lease", "2s") for m in MEMBERS * 2]
+    return coordinators, workers
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ async def store(redis_url):
 
 
 async def alive(store, count):
-    await until(lambda: has_processes(store, count), 60)
+    await eventually(lambda: has_processes(store, count), bound=60)
 
 
 async def has_processes(store, count):
@@ -77,11 +74,11 @@ async def test_every_run_succeeds_and_every_message_is_done_once(crowd, store, r
 
 
 async def test_a_killed_worker_and_a_killed_coordinator_change_nothing_of_that(crowd, store, redis_url):
-    _, coordinators, workers = crowd
+    coordinators, workers = crowd
     await alive(store, 8)
     async with LatticeClient(team="trio", redis_url=redis_url) as client:
         run_ids = await submit_all(client, RUNS)
-        await until(lambda: some_but_not_all_done(store, run_ids), 60)
+        await eventually(lambda: some_but_not_all_done(store, run_ids), bound=60)
         workers[0].kill()
         coordinators[0].kill()
         await finish_and_check(client, store, run_ids)

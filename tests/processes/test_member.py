@@ -31,7 +31,8 @@ def server(tmp_path):
 @pytest.fixture
 def commands(server, tmp_path):
     folder = tmp_path / "work"
-    commands = Commands(folder, {"LATTICE_REDIS_URL": server.url, "LATTICE_APP": APP, "LATTICE_TEST_GATE": str(folder)})
+    env = {"LATTICE_REDIS_URL": server.url, "LATTICE_APP": APP, "LATTICE_TEST_GATE": str(folder)}
+    commands = Commands(folder, env, warm=True)
     yield commands
     commands.close()
 
@@ -89,7 +90,7 @@ async def test_sigterm_lets_running_work_finish(store, commands):
     until((commands.folder / "begun-0").exists, "the work has begun")
     (process,) = await store.processes()
     assert (process.role, process.member, process.pid) == ("worker", "backend", worker.process.pid)
-    worker.send(signal.SIGTERM)
+    worker.kill(signal.SIGTERM)
     worker.says("draining")
     (commands.folder / "open").touch()
     worker.ends(0)
@@ -101,7 +102,7 @@ async def test_what_does_not_finish_in_time_is_handed_back_at_once(store, comman
     (message,) = await hand_off(store, "do it")
     worker = commands.start("lattice-worker", "--member", "backend", "--drain-timeout", "0", "--lease", "10m")
     until((commands.folder / "begun-0").exists, "the work has begun")
-    worker.send(signal.SIGTERM)
+    worker.kill(signal.SIGTERM)
     worker.ends(0)
     (commands.folder / "open").touch()
     commands.run("lattice-worker", "--member", "backend", "--burst")
@@ -117,7 +118,7 @@ async def test_a_worker_outlives_a_redis_that_was_restarted(server, commands):
     store = OwnRedisRunStore(open_redis(server.url), "gated")
     (message,) = await hand_off(store, "do it")
     until((commands.folder / "begun-0").exists, "the work has begun")
-    worker.send(signal.SIGTERM)
+    worker.kill(signal.SIGTERM)
     worker.ends(0)
     assert await status(store, message) == "done"
     await store.close()
@@ -142,7 +143,7 @@ async def test_it_says_that_it_works_and_how_much(store, commands):
     (commands.folder / "open").touch()
     settled = 'lattice_messages_settled_total{lattice_member="backend",lattice_status="done",lattice_team="gated"} 2'
     until(lambda: settled in get(metrics, "/metrics"), "both are settled")
-    worker.send(signal.SIGINT)
+    worker.kill(signal.SIGINT)
     worker.ends(0)
 
 
@@ -152,5 +153,5 @@ async def test_one_conversation_for_ever_is_worked_one_at_a_time(store, commands
     worker.says("working")
     (process,) = await store.processes()
     assert process.concurrency == 1
-    worker.send(signal.SIGTERM)
+    worker.kill(signal.SIGTERM)
     worker.ends(0)

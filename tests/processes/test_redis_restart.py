@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import redis as blocking
 
-from tests.processes.team_commands import Commands, until
+from tests.processes.commands import MEMBERS, TRIO, Commands, eventually
 from tests.redis_server import free_port, own_server
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes]
@@ -21,52 +21,52 @@ def durable_server(folder, port):
 
 
 @pytest.fixture
-async def commands_of():
+def commands_of(tmp_path):
     made = []
 
     def make(url):
-        made.append(Commands(url))
+        made.append(Commands(tmp_path / "here", {"LATTICE_REDIS_URL": url, "LATTICE_APP": TRIO}, warm=True))
         return made[-1]
 
     yield make
     for commands in made:
-        await commands.close()
+        commands.close()
 
 
 async def test_waiting_submitters_and_coordinators_survive_a_restart(tmp_path, commands_of):
     port = free_port()
     with durable_server(tmp_path, port) as server:
         commands = commands_of(server.url)
-        coordinator = await commands.start("lattice-coordinator")
-        waiting = await commands.start("lattice-submit", "count", "--wait")
-        following = await commands.start("lattice-submit", "count", "--follow")
+        coordinator = commands.start("lattice-coordinator")
+        waiting = commands.start("lattice-submit", "count", "--wait")
+        following = commands.start("lattice-submit", "count", "--follow")
         with blocking.Redis.from_url(server.url, decode_responses=True) as redis:
-            await until(lambda: redis.zcard("rq:wip:lattice-trio") == 2)
-            await until(lambda: redis.xlen("lattice:{trio}:mailbox:gamma") == 2)
+            await eventually(lambda: redis.zcard("rq:wip:lattice-trio") == 2)
+            await eventually(lambda: redis.xlen("lattice:{trio}:mailbox:gamma") == 2)
         server.process.kill()
         server.process.wait()
     with durable_server(tmp_path, port) as server:
-        for member in ("alpha", "beta", "gamma"):
-            await commands.start("lattice-worker", "--member", member)
-        assert await waiting.code(60) == 0
-        assert await following.code(60) == 0
+        for member in MEMBERS:
+            commands.start("lattice-worker", "--member", member)
+        assert await waiting.ended(60) == 0
+        assert await following.ended(60) == 0
         assert waiting.out == following.out == RESULT
         with blocking.Redis.from_url(server.url, decode_responses=True) as redis:
-            await until(lambda: redis.zcard("rq:finished:lattice-trio") == 2)
+            await eventually(lambda: redis.zcard("rq:finished:lattice-trio") == 2)
             assert redis.zcard("rq:wip:lattice-trio") == redis.zcard("rq:failed:lattice-trio") == 0
-            await until(lambda: redis.scard("rq:workers:lattice-trio") == 1)
-        assert coordinator.process.returncode is None
+            await eventually(lambda: redis.scard("rq:workers:lattice-trio") == 1)
+        assert coordinator.returncode is None
 
 
 async def test_an_idle_coordinator_takes_runs_after_a_restart(tmp_path, commands_of):
     port = free_port()
     with durable_server(tmp_path, port) as server:
         commands = commands_of(server.url)
-        await commands.team()
+        commands.team(*MEMBERS)
         with blocking.Redis.from_url(server.url) as redis:
-            await until(lambda: redis.zcard("lattice:{trio}:processes") == 4)
+            await eventually(lambda: redis.zcard("lattice:{trio}:processes") == 4)
         server.process.kill()
         server.process.wait()
     with durable_server(tmp_path, port):
-        done = await commands.submit("count", "--wait", timeout=60)
-        assert (done.process.returncode, done.out) == (0, RESULT)
+        done = await commands.done("lattice-submit", "count", "--wait", bound=60)
+        assert (done.returncode, done.out) == (0, RESULT)

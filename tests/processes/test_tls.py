@@ -56,7 +56,7 @@ def test_a_team_works_over_tls(server, tmp_path):
     port, certificate = server
     url = f"rediss://localhost:{port}/0?ssl_ca_certs={certificate}"
     env = {"LATTICE_REDIS_URL": url, "LATTICE_APP": "tests.apps.three_members:team"}
-    commands = Commands(tmp_path / "here", env)
+    commands = Commands(tmp_path / "here", env, warm=True)
     try:
         commands.start("lattice-coordinator")
         for member in ("alpha", "beta", "gamma"):

@@ -7,7 +7,6 @@ import pytest
 
 from tests.apps.traced import SECRET
 from tests.otlp_receiver import OtlpReceiver, attributes_of
-from tests.processes.team_commands import Commands
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -25,27 +24,20 @@ def receiver():
 
 
 @pytest.fixture
-async def commands(redis_url):
-    commands = Commands(redis_url)
-    yield commands
-    await commands.close()
-
-
-@pytest.fixture
-async def run(commands, receiver):
+async def run(scripts, receiver):
     """One run from submit to result in processes of their own, which have ended; what they exported and logged."""
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
-    options = {"app": "tests.apps.traced:team", "env": env}
-    processes = [await commands.start("lattice-coordinator", "--log-level", "debug", **options)]
+    options = {"LATTICE_APP": "tests.apps.traced:team", **env}
+    processes = [scripts.start("lattice-coordinator", "--log-level", "debug", **options)]
     for member in MEMBERS:
-        processes.append(await commands.start("lattice-worker", "--member", member, "--log-level", "debug", **options))
-    submit = await commands.submit("--wait", "--json", f"a task {SECRET}", **options, timeout=60)
+        processes.append(scripts.start("lattice-worker", "--member", member, "--log-level", "debug", **options))
+    submit = await scripts.done("lattice-submit", "--wait", "--json", f"a task {SECRET}", **options, bound=60)
     outcome = json.loads(submit.out)
     assert outcome["status"] == "succeeded", submit.err
     for process in processes:
         process.kill(signal.SIGTERM)
     for process in processes:
-        assert await process.code() == 0, process.err
+        assert await process.ended() == 0, process.err
     return Run(receiver, outcome, processes, submit)
 
 

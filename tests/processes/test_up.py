@@ -62,7 +62,7 @@ def test_a_team_from_start_to_stop(commands):
     assert submit(commands, "second")["status"] == "succeeded"
     assert len(looked_at(commands, "runs")) == 2
 
-    up.send(signal.SIGINT)
+    up.kill(signal.SIGINT)
     up.ends(0)
     assert ours(commands) == []
 
@@ -76,16 +76,16 @@ def test_work_is_there_when_the_team_comes_back(commands):
         os.kill(pid, signal.SIGSTOP)
     run_id = commands.run("lattice-submit", "later").strip()
     until(lambda: looked_at(commands, "show", run_id)["status"] == "waiting", "the lead hands off")
-    up.send(signal.SIGINT)
+    up.kill(signal.SIGINT)
     up.says("stopping")
-    up.send(signal.SIGINT)
+    up.kill(signal.SIGINT)
     up.ends(130)
     assert ours(commands) == []
 
     again = commands.start("lattice", "up")
     again.says("ready")
     commands.run("lattice-submit", "--run", run_id, "--wait")
-    again.send(signal.SIGTERM)
+    again.kill(signal.SIGTERM)
     again.ends(0)
 
 
