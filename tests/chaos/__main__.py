@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import sys
 import tempfile
 
@@ -20,12 +21,30 @@ def main():
     logging.disable(logging.WARNING)  # that Redis is away now and then is the point
     folder = given.folder or tempfile.mkdtemp(prefix="lattice-chaos-")
     plan = Plan(seconds=given.seconds, seed=given.seed, in_flight=given.in_flight)
-    outcome = asyncio.run(Storm(plan, folder).run())
+    try:
+        outcome = asyncio.run(_until_told(Storm(plan, folder)))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        print(f"broken off, nothing is left running; logs in {folder}", file=sys.stderr)
+        sys.exit(130)
     print(json.dumps(outcome.figures, indent=2))
     for promise, text in outcome.problems[:50]:
         print(f"BROKEN {promise}: {text}")
     print(f"{len(outcome.problems)} problems; logs in {folder}")
     sys.exit(1 if outcome.problems else 0)
+
+
+async def _until_told(storm):
+    """Run a storm; SIGTERM and SIGHUP break it off as Ctrl-C does, so that its processes end with it."""
+    loop = asyncio.get_running_loop()
+    storming = loop.create_task(storm.run())
+
+    def break_off():
+        if not storming.cancelling():  # a second signal must not disturb the cleaning up
+            storming.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, break_off)
+    return await storming
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ from lattice.redis.keys import Keys
 from tests.chaos.apps import MEMBERS
 from tests.chaos.checker import Story, check
 from tests.chaos.faults import FAULT
+from tests.chaos.memory import rq_is_done
 from tests.chaos.processes import Processes
 from tests.chaos.record import read_record
 from tests.chaos.world import read_world
+from tests.processes.team_commands import until
 
 APP = "tests.chaos.app:team"
 LEASE = "1s"
@@ -57,6 +59,7 @@ async def deaths(redis_url, folder, team, role, member, faults, *, latency="0-0"
             successor = processes.start(role, member)
             result = await client.result(run_id, timeout=30)
             findings = check(await story_of(redis, team, folder, {run_id: number}))
+            await until(lambda: rq_is_done(redis, team))
             if result["status"] != "succeeded":
                 findings.problems.append(("run_ends", f"ended {result}"))
             yield findings

@@ -10,6 +10,11 @@ MOST_BYTES = 32 * 1024
 """What the keys that stay may take together, the dead letters not counted: nothing of it grows with the work."""
 
 
+async def rq_is_done(redis, team):
+    """Whether RQ, too, knows of every end: it is told after the run has ended, and by another if that one died."""
+    return await redis.zcard(f"rq:wip:{queue_name(team)}") == 0
+
+
 async def after_retention(redis, store, team, *, alone=False):
     """Pass the retention and forget; return the keys that neither expire nor may stay, and how many bytes stay.
 

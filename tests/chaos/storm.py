@@ -16,11 +16,10 @@ from lattice.errors import LatticeError
 from lattice.redis.connection import open_redis
 from lattice.redis.keys import Keys
 from lattice.redis.run_store import RedisRunStore
-from lattice.rq.queue import queue_name
 from lattice.run_store import StoreOptions
 from tests.chaos.checker import Cancel, Story, check
 from tests.chaos.faults import FAULT
-from tests.chaos.memory import after_retention
+from tests.chaos.memory import after_retention, rq_is_done
 from tests.chaos.processes import Processes
 from tests.chaos.record import read_record
 from tests.chaos.watch import Recovery
@@ -309,7 +308,7 @@ class Storm:
     async def _judge(self, calm):
         await self._until(lambda: not any(p.stopped for p in self.slots.values() if p.alive), 30, "all are thawed")
         await self.redis.connection_pool.disconnect()  # some of its connections are from before a restart
-        await until(self._rq_is_done, 60)
+        await until(lambda: rq_is_done(self.redis, TEAM), 60)
         await asyncio.sleep(1.5)  # what a cancelled run may still do, it does now
         for cancel in self.cancels.values():
             self._mark_deaf(cancel)
@@ -342,10 +341,6 @@ class Storm:
             "slowest": self.recovery.slowest,
         }
         return Outcome(findings.problems, figures, findings.broken)
-
-    async def _rq_is_done(self):
-        """Whether RQ, too, knows of every end: a coordinator may have died before it could say so."""
-        return await self.redis.zcard(f"rq:wip:{queue_name(TEAM)}") == 0
 
     def _mark_deaf(self, cancel):
         for pid, since, end in self.deaf:

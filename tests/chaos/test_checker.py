@@ -14,7 +14,7 @@ from tests.chaos.broken import BROKEN, VARIANTS, broken_scripts
 from tests.chaos.checker import PROMISES, QUIET_SECONDS, Cancel, check
 from tests.chaos.faults import FAULT
 from tests.chaos.matrix import story_of, team_of_processes
-from tests.chaos.memory import after_retention
+from tests.chaos.memory import after_retention, rq_is_done
 from tests.chaos.record import read_record
 from tests.processes.team_commands import until
 
@@ -43,6 +43,7 @@ async def what_is_found_broken(redis_url, folder, team, name, variant):
         story = await story_of(redis, team, folder, {run_id: 1}, cancels=cancels)
         findings = check(story)
         if not variant.never_ends:
+            await until(lambda: rq_is_done(redis, team))  # whoever drove the run is not killed before it could say so
             processes.close()  # who still forgets runs, forgets them by the sound scripts
             left, _ = await after_retention(redis, store, team)
             findings.expect("memory", not left, f"left: {left}")
