@@ -139,11 +139,15 @@ class RunStore(Protocol):
 
     # --- messages -----------------------------------------------------------------------------------------------
 
-    async def send(self, message: TeamMessage, *, member: str | None, conversation: str | None = None) -> TeamMessage:
+    async def send(
+        self, message: TeamMessage, *, member: str | None, conversation: str | None = None, listens: bool = True
+    ) -> TeamMessage:
         """Keep a pending message outside any batch and return it with its defaults filled in.
 
         ``member`` names the mailbox key; None keeps a message that nobody claims (a report to the lead). A message
-        whose id is taken is not sent again: the stored one is returned.
+        whose id is taken is not sent again: the stored one is returned. A note (mail with an ``urgency``) to somebody
+        who ``listens`` while at work is kept for that work; the holder of its lease gets the signal
+        ``note:<lease kind>:<lease id>:<note id>`` of an ``interrupt``.
 
         Raises:
             SizeLimitError: the content is over the limit.
@@ -192,10 +196,12 @@ class RunStore(Protocol):
         """Return how many messages of a mailbox have each status (only those that occur)."""
         ...
 
-    async def take_notes(self, member: str, run_id: str | None, limit: int = 100) -> list[TeamMessage]:
-        """Take the pending notes (mail with an ``urgency``) of a mailbox for a run, or for no run, in send order.
+    async def take_notes(self, lease: Lease, member: str, limit: int = 100) -> list[TeamMessage]:
+        """Return the pending notes (mail with an ``urgency``) of a mailbox for the work on a lease, in send order.
 
-        They become *read* in the same step, so that nobody claims one as a task.
+        They are kept for that work, so that nobody claims one as a task: a step that has them among its ``reads``
+        makes them *read*; until then the same work, whoever goes on with it, gets them again. Notes of other runs are
+        left out. Work that ends leaves what it was not shown to others of its member and run, else to be claimed.
         """
         ...
 
@@ -267,9 +273,14 @@ class RunStore(Protocol):
         """Free what died, and say what became of it. ``runs=False`` (a worker) leaves expired runs to coordinators.
 
         Below ``max_attempts`` a message is pending again, at the head; else it fails, is reported (code
-        ``worker_lost``) and becomes a dead letter. Expired runs are only named, and left for ``lease_ms`` to whoever
-        asked, so that it can ``take_run`` them.
+        ``worker_lost``) and becomes a dead letter. Expired runs are only named, and left for a third of ``lease_ms`` to
+        whoever asked, so that it can ``take_run`` them. When nobody has asked for half of ``lease_ms`` (the store was
+        away), nothing is freed for ``lease_ms``: whoever lives renews its leases first.
         """
+        ...
+
+    async def next_expiry(self) -> int | None:
+        """Return the ms until the next lease runs out that is not renewed, None if there is none."""
         ...
 
     async def heartbeat(self, info: ProcessInfo, ttl_ms: int) -> None:
@@ -295,7 +306,11 @@ class RunStore(Protocol):
         ...
 
     async def wait_for_signals(self, process_id: str, timeout_ms: int) -> Iterable[str]:
-        """Wait for signals to a process: ``batch:<id>`` (complete), ``cancel:<message or run id>`` (stop it)."""
+        """Wait for signals to a process.
+
+        ``batch:<id>`` (complete), ``cancel:<message or run id>`` (stop it), ``note:<lease kind>:<lease id>:<note id>``
+        (an urgent note).
+        """
         ...
 
     async def close(self) -> None:

@@ -94,6 +94,17 @@ class Agent(Session):
             return False
         return active.interrupt()
 
+    def cut_in(self) -> bool:
+        """Break the model call under way off, because mail has come that is to be dealt with first.
+
+        Nothing of the response is kept. The agent is shown the mail that its runtime has, and asked anew. False, and no
+        effect, if no call is under way: then the mail is shown before the next one.
+        """
+        active = self.active
+        if not isinstance(active, Run) or active.abandoned():
+            return False
+        return active.cut_in()
+
     async def get_history(self) -> list[dict[str, Any]]:
         """Return a deep copy of the conversation, what the history store holds included."""
         await self.conversation.load()

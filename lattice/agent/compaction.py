@@ -100,7 +100,7 @@ async def _summarize(
 
 
 async def _ask_summary(run: RunState, settings: CompactionSettings, messages: list[Message]) -> ModelCall:
-    call = ModelCall()
+    call = ModelCall("compaction")
     request = ModelRequest(
         model=settings.model or run.session.model,
         messages=_with_request(messages),
@@ -111,7 +111,7 @@ async def _ask_summary(run: RunState, settings: CompactionSettings, messages: li
         on_stream_event=lambda _event: None,
         signal=call.signal,
     )
-    await send(run, call, request, purpose="compaction")
+    await send(run, call, request)
     while await call.next_event() is not None:
         pass
     await call.close()

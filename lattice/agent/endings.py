@@ -40,6 +40,8 @@ def ending_of_call(call: ModelCall, *, aborted: bool, timeout_ms: int | None) ->
     if call.why == "timeout":
         error = TimeoutError(f"Model request exceeded request_timeout_ms of {timeout_ms}ms")
         return Ending("error_timeout", error=error)
+    if call.why == "mail":  # what the client made of it does not matter
+        return None
     if call.error is not None and not isinstance(call.error, Exception):
         raise call.error
     if isinstance(call.error, AbortError):

@@ -25,8 +25,8 @@ _log = logging.getLogger("lattice.agent")
 class ModelCall:
     """Runs ``client.create_message(request)`` as a task of its own, so that nothing can hang the loop.
 
-    ``why`` is None, or what cut it short: ``"abort"``, ``"interrupt"`` or ``"timeout"``. ``settled_at`` is when the
-    client came back, in seconds since 1970.
+    ``why`` is None, or what cut it short: ``"abort"``, ``"interrupt"``, ``"timeout"`` or ``"mail"``. ``purpose`` is
+    ``"turn"`` or ``"compaction"``. ``settled_at`` is when the client came back, in seconds since 1970.
     """
 
     __slots__ = (
@@ -38,12 +38,14 @@ class ModelCall:
         "_timer",
         "_wake",
         "error",
+        "purpose",
         "reply",
         "settled_at",
         "why",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, purpose: str = "turn") -> None:
+        self.purpose = purpose
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._controller = AbortController()

@@ -12,7 +12,7 @@ from lattice.model import ModelRequest
 from lattice.tools.callbacks import settled
 from lattice.workspace.grants import active_grants
 
-__all__ = ["ask_model", "send"]
+__all__ = ["ask_model", "has_urgent_mail", "send"]
 
 
 async def ask_model(run: RunState) -> ModelCall:
@@ -54,12 +54,13 @@ async def _ask_runtime(run: RunState) -> None:
         await settled(gate())
 
 
-async def send(run: RunState, call: ModelCall, request: ModelRequest, *, purpose: str = "turn") -> None:
+async def send(run: RunState, call: ModelCall, request: ModelRequest) -> None:
     """Let the hook shape a request, trace it and send it; ``request.messages`` may be the live ones until here.
 
     Raises:
         Exception: what the hook or a strict tracer raised; the runtime, too, if this is no turn.
     """
+    purpose = call.purpose
     if purpose != "turn":
         await _ask_runtime(run)
     hook = run.session.definition.hooks.on_model_request
@@ -74,6 +75,8 @@ async def send(run: RunState, call: ModelCall, request: ModelRequest, *, purpose
         call.cut("abort")
     elif run.interrupted:
         call.cut("interrupt")
+    elif purpose == "turn" and has_urgent_mail(run):
+        call.cut("mail")
     else:
         call.start(run.session.model_client, request)
 
@@ -93,6 +96,12 @@ async def _shape(run: RunState, hook: Any, request: ModelRequest, purpose: str) 
         request.messages = messages
     if system_prompt is not None:
         request.system_prompt = system_prompt or None
+
+
+def has_urgent_mail(run: RunState) -> bool:
+    """Whether the runtime has something that the agent must be shown before it goes on."""
+    due = optional_method(run.settings.runtime, "has_urgent_mail")
+    return due is not None and bool(due())
 
 
 def _retry_tracer(run: RunState) -> Any:

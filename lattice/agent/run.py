@@ -75,12 +75,15 @@ class Run(RunState):
                 if (compacted := await compaction.compact_if_due(self)) is not None:
                     yield compacted
                     continue
+                await self._show_urgent_mail()
                 if not self._may_take_turn():  # the summary took time
                     break
                 call = await requests.ask_model(self)
                 while (event := await call.next_event()) is not None:
                     yield SDKStreamEvent(event, self.session.session_id)
                 message = await self._take_answer(call)
+                if call.why == "mail" and self.ending is None:
+                    continue
                 if message is None:
                     if (recovery := await self._recover(call)) is not None:
                         yield recovery
@@ -103,6 +106,14 @@ class Run(RunState):
             self.call.cut("interrupt")
         self.interrupt_tools.abort()
         return True
+
+    def cut_in(self) -> bool:
+        """Break off the model call under way, so that urgent mail is shown before the next; False if there is none."""
+        call = self.call
+        if self.ending is not None or call is None or call.purpose != "turn":
+            return False
+        call.cut("mail")
+        return call.why == "mail"
 
     def abandoned(self) -> bool:
         """Whether nobody is left to take the events."""
@@ -233,6 +244,9 @@ class Run(RunState):
         if (ending := ending_of_call(call, aborted=self.aborted(), timeout_ms=timeout_ms)) is not None:
             self.ending = ending
             return None
+        if call.why == "mail":  # nothing of it is kept, so it was no turn
+            self.num_turns -= 1
+            return None
         if call.error is not None:
             return None
         try:
@@ -315,6 +329,11 @@ class Run(RunState):
             shown[0]["content"] if len(shown) == 1 else shown,
             outcome.error,
         )
+
+    async def _show_urgent_mail(self) -> None:
+        """Add mail that broke a call off, or that came while none was under way, to the conversation."""
+        if requests.has_urgent_mail(self) and (mail := await self._mail()):
+            await self.keep({"role": "user", "content": mail})
 
     async def _mail(self) -> list[ContentBlock]:
         method = optional_method(self.settings.runtime, "mail_after_tool_batch")

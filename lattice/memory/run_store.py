@@ -30,7 +30,9 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
 
     # --- messages -----------------------------------------------------------------------------------------------
 
-    async def send(self, message: TeamMessage, *, member: str | None, conversation: str | None = None) -> TeamMessage:
+    async def send(
+        self, message: TeamMessage, *, member: str | None, conversation: str | None = None, listens: bool = True
+    ) -> TeamMessage:
         """See ``RunStore.send``."""
         async with self._turn:
             known = await self._adapter.get(message.id) if message.id in self._work.items else None
@@ -40,6 +42,7 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
             if member is None:
                 sent = await self._adapter.send(message)
                 self._work.note(sent)
+                self._alert_lead(sent)
                 return sent
             if self._work.queue(member).depth >= self.options.max_mailbox_depth:
                 raise StoreError(
@@ -54,8 +57,15 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
                     shared=conversation is not None,
                 )
             )
+            if listens:
+                self._work.items[sent.id].note = _urgency(sent)
             self._work.deliver(sent.id)
             return sent
+
+    def _alert_lead(self, message: TeamMessage) -> None:
+        run = self._work.runs.get(message.run_id or "")
+        if run is not None and run.lease is not None and _urgency(message) == "interrupt":
+            self._work.signal(run.lease.owner, f"note:run:{run.record.id}:{message.id}")
 
     async def claim(self, member: str, owner: str, lease_ms: int, count: int = 1) -> list[Claim]:
         """See ``RunStore.claim``."""
@@ -115,7 +125,7 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
                 return False
             state = self._work.items.get(message_id)
             if state is not None and target is MessageStatus.PROCESSING:
-                state.ready = False
+                state.ready, state.kept_for = False, None
             if state is None or not state.open or not target.is_terminal:
                 return await self._adapter.update_status(message_id, target)
             holder = state.lease
@@ -139,18 +149,27 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
             counts[str(message.status)] = counts.get(str(message.status), 0) + 1
         return counts
 
-    async def take_notes(self, member: str, run_id: str | None, limit: int = 100) -> list[TeamMessage]:
+    async def take_notes(self, lease: Lease, member: str, limit: int = 100) -> list[TeamMessage]:
         """See ``RunStore.take_notes``."""
-        waiting = [
-            message
-            for message in await self.inbox(member)
-            if (message.metadata or {}).get("urgency") and message.run_id in (None, run_id)
-        ]
-        return [
-            message.evolve(status=MessageStatus.READ)
-            for message in waiting[:limit]
-            if await self.update_status(message.id, MessageStatus.READ)
-        ]
+        async with self._turn:
+            work = self._work
+            if not work.is_current(lease):
+                return []
+            run = work.run_of(lease)
+            runs = (None,) if run is None else (None, run.record.id)
+            taken: list[TeamMessage] = []
+            for message in await self.inbox(member):
+                if len(taken) == limit:
+                    break
+                note = work.items.get(message.id)
+                if note is None or not _urgency(message) or message.run_id not in runs:
+                    continue
+                if note.claimable and (note.note is None or note.attempt or note.kept_for not in (None, lease.id)):
+                    continue
+                if note.claimable:
+                    work.keep_for(note, lease.id)
+                taken.append(message)
+            return taken
 
     async def backlog(self, member: str) -> tuple[int, int]:
         """See ``RunStore.backlog``."""
@@ -190,3 +209,7 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
 
     async def close(self) -> None:
         """Nothing is held that needs releasing."""
+
+
+def _urgency(message: TeamMessage) -> str | None:
+    return (message.metadata or {}).get("urgency") or None

@@ -87,7 +87,9 @@ class RunState:
 class ItemState:
     """One message that the store delivers: the lease on it and how often it was claimed.
 
-    ``ready`` says that neither its conversation nor its batch holds it back, nor a retry that is not due yet.
+    ``ready`` says that neither its conversation nor its batch holds it back, nor a retry that is not due yet. ``note``
+    is the urgency of a note, ``kept_for`` the work whose worker is to be shown it, ``has_notes`` says that there are
+    such notes. ``left_open`` says that its worker has left it without an end.
     """
 
     item: WorkItem
@@ -104,6 +106,15 @@ class ItemState:
     retries: int = 0
     retry_reason: str | None = None
     due_at: int | None = None
+    note: str | None = None
+    kept_for: str | None = None
+    has_notes: bool = False
+    left_open: bool = False
+
+    @property
+    def at_work(self) -> bool:
+        """Whether somebody works on it, or goes on with it after whoever did."""
+        return self.claimable and self.open and self.attempt > 0 and not self.left_open
 
 
 @dataclass(slots=True)

@@ -84,9 +84,14 @@ class Work:
         self.queue(item.member).depth += 1
 
     def deliver(self, message_id: str) -> None:
-        """Put a message into the queue of its mailbox, or into the line of its conversation."""
+        """Put a message into the queue of its mailbox, or into the line of its conversation.
+
+        A note to somebody who is at work is kept for him.
+        """
         state = self.items[message_id]
         item = state.item
+        if state.note is not None and self.keep_for_work(state):
+            return
         if item.shared:
             conversation = self.conversation(item.conversation)
             if conversation.busy not in (None, message_id):
@@ -96,10 +101,47 @@ class Work:
         state.ready = True
         self.queue(item.member).add(message_id)
 
+    # --- notes --------------------------------------------------------------------------------------------------
+
+    def keep_for_work(self, note: ItemState) -> bool:
+        """Keep a note for whoever is at work for the same run at the same mailbox; False if nobody is."""
+        run = self.runs.get(note.item.message.run_id or "")
+        if run is None or note.attempt > 0:
+            return False
+        states = (self.items[message_id] for message_id in run.messages)
+        work = next((one for one in states if one.at_work and one.item.member == note.item.member), None)
+        if work is None:
+            return False
+        self.keep_for(note, work.item.message.id)
+        if note.note == "interrupt" and work.lease is not None:
+            self.signal(work.lease.owner, f"note:message:{work.item.message.id}:{note.item.message.id}")
+        return True
+
+    def keep_for(self, note: ItemState, message_id: str) -> None:
+        """Keep a note for whoever works on a message."""
+        note.kept_for, note.ready = message_id, False
+        self.items[message_id].has_notes = True
+        waiting = self.conversation(note.item.conversation).waiting
+        if note.item.message.id in waiting:
+            waiting.remove(note.item.message.id)
+
+    def _release_notes(self, state: ItemState) -> None:
+        """Leave the notes that work was not shown to somebody else."""
+        state.has_notes = False
+        for note in list(self.items.values()):
+            if note.open and note.kept_for == state.item.message.id:
+                note.kept_for = None
+                self.deliver(note.item.message.id)
+
+    # --- claims -------------------------------------------------------------------------------------------------
+
     async def take(self, member: str, owner: str, lease_ms: int) -> Claim | None:
         """Lease the next claimable message of a mailbox."""
         queue = self.queue(member)
         while (message_id := queue.pop()) is not None:
+            state = self.items.get(message_id)
+            if state is not None and state.note is not None and (state.kept_for or self.keep_for_work(state)):
+                continue
             claim = await self.lease_item(message_id, owner, lease_ms)
             if claim is not None:
                 return claim
@@ -158,6 +200,8 @@ class Work:
         self.queue(state.item.member).depth -= 1
         self._free_conversation(state)
         self._count_down(state)
+        if state.has_notes:
+            self._release_notes(state)
 
     def _free_conversation(self, state: ItemState) -> None:
         conversation = self.conversations.get(state.item.conversation)
@@ -233,7 +277,7 @@ class Work:
         if step.messages or step.replace or step.once or step.clear_journal or step.started or step.finished:
             self.conversation(step.conversation).write(step)
         for message_id in step.reads:
-            await self.adapter.update_status(message_id, MessageStatus.READ)
+            await self._mark_read(message_id, lease.id)
         run = self.run_of(lease)
         if run is None or (run.record.status.is_terminal and lease.kind == "message"):
             return
@@ -245,6 +289,14 @@ class Work:
             for name, amount in step.usage.items():
                 total[name] = total.get(name, 0) + amount
             run.record = replace(run.record, total_usage=total)
+
+    async def _mark_read(self, message_id: str, reader: str) -> None:
+        """Text stands in a conversation now: a report, or a note that was kept for the reader."""
+        state = self.items.get(message_id)
+        if state is None or not state.open:
+            await self.adapter.update_status(message_id, MessageStatus.READ)
+        elif state.kept_for == reader:
+            await self.close(state, MessageStatus.READ)
 
     # --- runs ---------------------------------------------------------------------------------------------------
 

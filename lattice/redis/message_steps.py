@@ -22,7 +22,9 @@ _PAGE = 500
 class MessageSteps(RunSteps):
     """From the send of a message to its terminal state, and what is written on the way."""
 
-    async def send(self, message: TeamMessage, *, member: str | None, conversation: str | None = None) -> TeamMessage:
+    async def send(
+        self, message: TeamMessage, *, member: str | None, conversation: str | None = None, listens: bool = True
+    ) -> TeamMessage:
         """See ``RunStore.send``."""
         self._check_size(message)
         draft = message if message.id else message.evolve(id=new_id())
@@ -42,7 +44,7 @@ class MessageSteps(RunSteps):
             draft.run_id or "",
             self.options.max_mailbox_depth,
             self.options.retention_ms,
-            "1" if (draft.metadata or {}).get("urgency") else "",
+            str((draft.metadata or {}).get("urgency") or "") if listens else "",
             *item_fields(item, claimable=member is not None),
         )
         if reply[0] == b"full":
@@ -115,9 +117,9 @@ class MessageSteps(RunSteps):
         counts = pairs(await self._lane.command("HGETALL", self.keys.counts(member)))
         return {status.decode(): int(number) for status, number in counts.items() if int(number) > 0}
 
-    async def take_notes(self, member: str, run_id: str | None, limit: int = 100) -> list[TeamMessage]:
+    async def take_notes(self, lease: Lease, member: str, limit: int = 100) -> list[TeamMessage]:
         """See ``RunStore.take_notes``."""
-        reply = await self._run("take_notes", member, run_id or "", limit, self.options.retention_ms)
+        reply = await self._run("take_notes", *lease_args(lease), member, limit, self.options.retention_ms)
         return [message_of(pairs(record)) for record in reply]
 
     async def backlog(self, member: str) -> tuple[int, int]:

@@ -78,8 +78,9 @@ class Actor:
     ``leave()`` gives the actor's working place back while it waits for others. ``reply`` is what the member said by
     ``team_reply`` about its own work item: its report. ``followed_up`` are messages that it sent progress on.
     ``is_heavy()`` says that its session takes much memory: it is dropped while the actor waits, and ``reopen()`` makes
-    it again. ``resting`` says that it waits for what it handed off, ``interrupted`` that it is not to be asked again
-    after that.
+    it again. ``session`` answers the query under way; ``alerts`` are urgent notes that it has not been shown yet,
+    ``shown`` notes that it has. ``resting`` says that it waits for what it handed off, ``interrupted`` that it is not
+    to be asked again after that.
     """
 
     name: str
@@ -103,6 +104,9 @@ class Actor:
     followed_up: set[str] = field(default_factory=set)
     interrupted: bool = False
     resting: bool = False
+    session: Any = None
+    alerts: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
     is_heavy: Callable[[], bool] = bool
     reopen: Callable[[], Awaitable[Any]] | None = None
     leave: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
@@ -117,6 +121,15 @@ class Actor:
     def is_lead(self) -> bool:
         """Whether this is the lead of its team."""
         return self.item is None
+
+    def alert(self, note_id: str) -> None:
+        """Have the agent deal with an urgent note now: a model call is broken off, a batch of tools runs to its end."""
+        if note_id in self.shown:
+            return
+        self.alerts.add(note_id)
+        cut_in = getattr(self.session, "cut_in", None)
+        if callable(cut_in):
+            cut_in()
 
     def waiting(self) -> AbstractAsyncContextManager[None]:
         """Give the working place back while the block runs."""

@@ -34,7 +34,7 @@ _LONGEST_PAUSE = 5.0
 class Held:
     """A lease that this process holds; its signal fires when the work on it has to stop."""
 
-    __slots__ = ("broken", "context", "controller", "ending", "lease", "lost", "valid_until")
+    __slots__ = ("alert", "broken", "context", "controller", "ending", "lease", "lost", "valid_until")
 
     def __init__(self, lease: Lease, valid_until: float) -> None:
         self.lease = lease
@@ -42,6 +42,8 @@ class Held:
         self.context = copy_context()
         """Where the work was begun, so that what is said of it elsewhere is said as there."""
         self.valid_until = valid_until
+        self.alert: Callable[[str], object] | None = None
+        """Takes the id of an urgent note to whoever works on it."""
         self.lost = False
         self.broken = False
         """Whether it was given up because the store failed."""
@@ -260,6 +262,8 @@ class Host:
                 _wake(self._waiters[rest])
         elif kind == "cancel":
             self._cancel(rest)
+        elif kind == "note":
+            self._alert(rest)
         else:
             _log.warning("signal %r is not known", text)
 
@@ -268,6 +272,14 @@ class Host:
         held = self._held.get(key)
         if held is not None:
             held.lose(AbortError("The run was cancelled"))
+
+
+    def _alert(self, target: str) -> None:
+        name, _, note_id = target.rpartition(":")
+        kind, _, lease_id = name.partition(":")
+        held = self._held.get((kind, lease_id))
+        if held is not None and held.alert is not None:
+            held.alert(note_id)
 
 
 class _GuardedLedger:

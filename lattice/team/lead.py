@@ -225,6 +225,7 @@ class LeadDriver:
             query_options=self._tracing.options(self.team.lead, trace),
             max_message_bytes=self.host.max_message_bytes,
         )
+        held.alert = actor.alert
         account = account_of(run, self.team.budget, self.host.space)
         if account is not None:
             actor.meter = Meter(self.host.purse(held, account))

@@ -102,14 +102,18 @@ def _interrupted(answer: Answer) -> Answer:
 
 async def _query(actor: Actor, runtime: TeamRuntime, session: Any, opening: Opening) -> Answer:
     last, meter = None, actor.meter
-    async for event in _events(actor, runtime, session, opening):
-        kind = event_type(event)
-        if meter is not None:
-            meter.see(event)
-        if kind == "result":
-            last = event
-        if last is None or not actor.is_lead:
-            tell(actor, event, kind)
+    actor.session = session
+    try:
+        async for event in _events(actor, runtime, session, opening):
+            kind = event_type(event)
+            if meter is not None:
+                meter.see(event)
+            if kind == "result":
+                last = event
+            if last is None or not actor.is_lead:
+                tell(actor, event, kind)
+    finally:
+        actor.session = None
     answer = read_answer(last, actor.name)
     actor.post.add_usage(answer.total_usage or answer.usage)
     if meter is not None:

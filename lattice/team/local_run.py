@@ -129,7 +129,8 @@ class LocalRun:
         session = lead.spawn() if is_agent_spec(lead) else lead
         self._lead = actor, session
         try:
-            return await drive(actor, session, self.prompt)
+            with self.plan.alerts.listening(actor.mailbox, actor):
+                return await drive(actor, session, self.prompt)
         except BaseException:
             await asyncio.shield(post.give_up())
             raise

@@ -133,7 +133,8 @@ class LocalWork:
         post = LocalPost(run, run.events.put, claim.lease, job)
         actor = self._actor(handoff, post, source, job)
         try:
-            ending = await self._answer(actor, handoff, post)
+            with run.plan.alerts.listening(actor.mailbox, actor):
+                ending = await self._answer(actor, handoff, post)
         except asyncio.CancelledError:
             await asyncio.shield(self._end(handoff, post, Ending(status=MessageStatus.CANCELLED), source))
             raise

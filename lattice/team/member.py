@@ -164,6 +164,7 @@ class MemberWork:
             leave=self.slots.left,
             meter=await self._meter(item, held),
         )
+        held.alert = actor.alert
         session = open_session(
             self.member.agent, item.conversation, history_store=recorder.history, journal=recorder.journal
         )

@@ -28,6 +28,9 @@ __all__ = ["NestedTeam", "nested_key"]
 
 _log = logging.getLogger("lattice.team")
 _SLICE_MS = 2_000
+_LOOK = 0.5
+"""Seconds between two looks whether the lease on an inner run, whose driver died, has run out."""
+
 _TEAM_EVENTS = frozenset({"team_message", "team_agent", "agent_message"})
 
 
@@ -144,7 +147,7 @@ class NestedTeam:
                 try:
                     return await self._driver.drive(run_id, leave=actor.leave)
                 except RunHeldError:
-                    await asyncio.sleep(self._host.lease_ms / 4000)
+                    await asyncio.sleep(min(self._host.lease_ms / 4000, _LOOK))
                     if held.lost:
                         raise LeaseLostError from None
         finally:

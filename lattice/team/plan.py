@@ -9,6 +9,7 @@ from lattice.agent.spec import is_agent_spec
 from lattice.mailbox import TeamMailbox
 from lattice.runs import Budget
 from lattice.team.actor import member_source
+from lattice.team.alerts import Alerts
 from lattice.team.definition import Directory
 from lattice.team.metering import Purse
 from lattice.tools.tool import ToolDefinition
@@ -26,7 +27,7 @@ class RunPlan:
 
     ``lead_options`` are query options for the lead, ``shared_options`` those that members get as well. ``depth`` is how
     deep this team stands inside others. ``tools_of(mailbox_id)`` are the tools that the team adds to a member.
-    ``purse`` is what pays for it if that is the run of another team.
+    ``purse`` is what pays for it if that is the run of another team, ``alerts`` where the team's urgent mail is told.
     """
 
     lead: Any
@@ -46,6 +47,7 @@ class RunPlan:
     max_message_bytes: int = 1024 * 1024
     budget: Budget = field(default_factory=Budget)
     purse: Purse | None = None
+    alerts: Alerts = field(default_factory=Alerts)
 
     @property
     def trace_data(self) -> dict[str, Any]:

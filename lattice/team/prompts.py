@@ -12,6 +12,7 @@ from lattice.mailbox import TeamMessage, mailbox_key
 from lattice.team.failures import AgentRuntimeFailure, failure_text
 
 __all__ = [
+    "INTERRUPT",
     "PAUSED_TEXT",
     "compose_task",
     "drain_envelope",
@@ -144,6 +145,9 @@ def grant_block(grants: Sequence[Mapping[str, Any]]) -> str:
     lines.append("Use these paths for this task only; everything else you write belongs in your own workspace.")
     return "\n".join(lines)
 
+
+INTERRUPT = "interrupt"
+"""The urgency that breaks a model call off."""
 
 _URGENCIES = {
     "note": "For your information; go on with your work.",

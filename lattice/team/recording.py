@@ -47,6 +47,7 @@ class Recorder:
         self.pausing = False
         """Whether the batch under way hands work off: its results are written with the handoff, or not at all."""
         self._with_handoff: list[bytes] = []
+        self._reads_of_next: list[str] = []
         self._frozen = False
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -94,6 +95,8 @@ class Recorder:
             self._once, self.once = self.once, None
         encoded = encode(message)
         self._messages.append(encoded)
+        self._reads += self._reads_of_next
+        self._reads_of_next.clear()
         self.position += 1
         self.size += len(encoded)
         if message["role"] == "assistant":
@@ -144,6 +147,10 @@ class Recorder:
         """Say that the text of reports stands in the conversation."""
         self._reads.extend(message_ids)
         self._any = True
+
+    def add_reads_of_next(self, message_ids: Iterable[str]) -> None:
+        """Say that the next message holds the text of others: what is not written is not read."""
+        self._reads_of_next.extend(message_ids)
 
     def add_started(self, tool_use_id: str) -> None:
         """Journal the start of a tool call."""

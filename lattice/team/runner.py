@@ -10,6 +10,7 @@ from lattice.events import AgentLikeEvent, SDKResultMessage
 from lattice.mailbox import LEAD_MAILBOX, TeamMailbox
 from lattice.memory.mailbox import create_memory_mailbox
 from lattice.runs import Budget
+from lattice.team.alerts import Alerts
 from lattice.team.answers import event_type
 from lattice.team.definition import Directory
 from lattice.team.local_run import LocalRun
@@ -168,6 +169,7 @@ class TeamRunner:
             max_concurrent_work_items=self._limit,
             budget=Budget() if team is None else team.budget,
             purse=None if actor is None or actor.meter is None else actor.meter.purse,
+            alerts=Alerts() if team is None else team.alerts,
             max_message_bytes=int(getattr(self.mailbox, "max_message_bytes", 1024 * 1024)),
         )
         return plan, given.get("signal")

@@ -74,10 +74,16 @@ class TeamRuntime:
         blocks = [] if note is None else [{"type": "text", "text": note}]
         return blocks + (await self._mail() if self._has_mail else [])
 
+    def has_urgent_mail(self) -> bool:
+        """Whether the agent is to be shown its mail before it goes on."""
+        return self._has_mail and bool(self.actor.alerts)
+
     async def _mail(self) -> list[dict[str, Any]]:
         actor = self.actor
         member = actor.directory.at(actor.mailbox)
         notes = await actor.post.notes(actor.mailbox, actor.mailbox if member is None else member.queue)
+        actor.alerts.clear()
+        actor.shown.update(note.id for note in notes)
         return [{"type": "text", "text": mail_note(notes)}] if notes else []
 
     async def delegate(self, request: Any) -> DelegateResult:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from lattice.agent.agent import Agent
+from lattice.agent.spec import is_agent_spec
 from lattice.ids import new_id
 from lattice.mailbox import MessageStatus, TeamMessage, complete_message, mailbox_key
 from lattice.run_store import RunStore
@@ -27,7 +29,8 @@ class StoreMail:
             return await self._store.send(message, member=None)
         conversation = conversation_of(member, message.run_id, message.id)
         shared = None if conversation == message.id else conversation
-        return await self._store.send(message, member=member.queue, conversation=shared)
+        listens = isinstance(member.agent, Agent) or is_agent_spec(member.agent)
+        return await self._store.send(message, member=member.queue, conversation=shared, listens=listens)
 
     async def get(self, message_id: str) -> TeamMessage | None:
         """Return a message, or None."""

@@ -63,9 +63,11 @@ class StorePost:
         await self._recorder.before_model_call()
 
     async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
-        """Take the notes in a mailbox."""
+        """Take the notes in a mailbox; they are read as soon as the next message of the conversation is written."""
         del mailbox
-        return await self.held.guard(self._host.store.take_notes(queue, self._run_id))
+        notes = await self.held.guard(self._host.store.take_notes(self.held.lease, queue))
+        self._recorder.add_reads_of_next(note.id for note in notes)
+        return notes
 
     def message_id(self, tool_use_id: str) -> str:
         """Return an id that follows from the work, the place in the conversation and the call."""

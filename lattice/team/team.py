@@ -7,12 +7,12 @@ from lattice.agent.spec import is_agent_spec
 from lattice.errors import OptionError
 from lattice.events import AgentLikeEvent, SDKResultMessage
 from lattice.mailbox import LEAD_MAILBOX, TeamMailbox, TeamMessage
-from lattice.memory.adapter import MailboxAdapter
 from lattice.memory.mailbox import create_memory_mailbox
 from lattice.run_store import RunStore
 from lattice.runs import Budget
 from lattice.team.actor import lead_source
 from lattice.team.agent_tool import agent_tool
+from lattice.team.alerts import Alerts, LocalMail
 from lattice.team.assembly import check_added_tools
 from lattice.team.definition import Directory, TeamMemberDefinition
 from lattice.team.drain import Drain, TeamDrainResult, read_drain_options
@@ -111,7 +111,8 @@ class Team:
         self.max_concurrent_work_items = read_limit(self.runner_options.get("max_concurrent_work_items"))
         self.budget = Budget.read(budget)
         self._lead_has_mail = expose_lead_mailbox_tools
-        self._mail = MailboxAdapter(self.mailbox)
+        self.alerts = Alerts()
+        self._mail = LocalMail(self.mailbox, self.alerts)
         self._member_tools = [_member_tool(member) for member in self.members]
         self.tools = [*self._member_tools, *self._lead_mail_tools(self._mail)]
         self.member_tools = {member.key: self._tools_for(member, self._mail) for member in self.members}

@@ -16,6 +16,7 @@ from lattice.team.member import MemberWork
 from lattice.team.nested import NestedTeam, nested_key
 from lattice.team.slots import Slots
 from lattice.team.team import Team
+from lattice.team.upkeep import LeaseWatch
 
 __all__ = ["MemberWorker"]
 
@@ -30,8 +31,8 @@ _MOST_WAITING = 1_000
 class MemberWorker:
     """Works one member's mailbox until it is told to stop.
 
-    At most ``concurrency`` items are worked on at once; an item that waits for others does not count. Every ``tick_ms``
-    expired leases are freed and forgotten runs removed; ``on_tick`` is called then (a heartbeat, say).
+    At most ``concurrency`` items are worked on at once; an item that waits for others does not count. Every ``tick_ms``,
+    and when a lease runs out, expired leases are freed and forgotten runs removed; ``on_tick`` is called then.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class MemberWorker:
         if isinstance(member, str):
             self._delegates.serve(definition.agent)
         self._tick = tick_ms / 1000
+        self._leases = LeaseWatch(host.store, host.process_id, host.lease_ms, longest=self._tick, runs=False)
         self._look = asyncio.Event()
         self._work.put_off = self._look.set
         self._on_tick = on_tick
@@ -228,19 +230,20 @@ class MemberWorker:
     async def _tick_for_ever(self) -> None:
         host = self.host
         while True:
-            due: int | None = None
+            pause = self._tick
             self._look.clear()
             try:
                 if self._on_tick is not None:
                     result = self._on_tick()
                     if hasattr(result, "__await__"):
                         await result
-                await host.store.reclaim_expired(host.process_id, host.lease_ms, runs=False)
+                freed = await self._leases.look()
                 await host.store.forget_runs()
-                due = await host.store.wake_due()
+                due, pause = await asyncio.gather(host.store.wake_due(), self._leases.pause(len(freed)))
+                pause = pause if due is None else min(pause, due / 1000)
             except Exception as error:  # noqa: BLE001 - the next tick may work
                 _log.warning("upkeep failed, trying again: %s", describe(error))
-            await self._rest(self._tick if due is None else min(self._tick, due / 1000))
+            await self._rest(pause)
 
     async def _rest(self, seconds: float) -> None:
         """Wait for the next tick, or until work was put off: it may be due before."""

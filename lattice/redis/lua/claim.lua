@@ -16,6 +16,7 @@ local repeated = ARGV[6] == '1'
 
 local now = clock()
 
+-- include: deliver
 -- include: lease
 -- include: next
 

@@ -1,7 +1,7 @@
 -- Keeps a pending message outside any batch.
 -- KEYS[1] prefix of the team
 -- ARGV[1] message id, ARGV[2] mailbox key, ARGV[3] '1' if it can be claimed, ARGV[4] run id or '',
--- ARGV[5] mailbox depth limit, ARGV[6] retention in ms, ARGV[7] '1' if it is a note, ARGV[8..] field, value, ...
+-- ARGV[5] mailbox depth limit, ARGV[6] retention in ms, ARGV[7] urgency of a note or '', ARGV[8..] field, value, ...
 -- Reply: {'sent' | 'exists', record} | {'full'}. A repeat answers 'exists'.
 local prefix = KEYS[1]
 local id = ARGV[1]
@@ -10,7 +10,7 @@ local claimable = ARGV[3]
 local run = ARGV[4] ~= '' and ARGV[4]
 local max_depth = tonumber(ARGV[5])
 local retention = tonumber(ARGV[6])
-local note = ARGV[7] == '1'
+local urgency = ARGV[7]
 local fields = {unpack(ARGV, 8)}
 
 -- include: clock
@@ -30,11 +30,11 @@ end
 local status = run and redis.call('HGET', prefix .. 'run:' .. run, 'status')
 local live = status and status ~= 'succeeded' and status ~= 'failed' and status ~= 'cancelled'
 create(id, member, live and run, fields)
-if note then
-  -- Bounded: of more notes than this, the oldest are read as mail only.
-  local notes = prefix .. 'notes:' .. member
+local notes = prefix .. 'notes:' .. member
+-- Bounded: of more notes than this, the newest are plain mail.
+if urgency ~= '' and redis.call('ZCARD', notes) < 1000 then
+  redis.call('HSET', key, 'note', urgency)
   redis.call('ZADD', notes, redis.call('HGET', key, 'sequence'), id)
-  redis.call('ZREMRANGEBYRANK', notes, 0, -1001)
   redis.call('PEXPIRE', notes, retention)
 end
 if claimable == '1' then
@@ -42,5 +42,10 @@ if claimable == '1' then
   deliver(id)
 elseif not live then
   redis.call('ZADD', prefix .. 'retention', now + retention, 'message:' .. id)
+elseif urgency == 'interrupt' then
+  local lead = redis.call('HGET', prefix .. 'run:' .. run, 'owner')
+  if lead and lead ~= '' then
+    signal(lead, 'note:run:' .. run .. ':' .. id)
+  end
 end
 return {'sent', redis.call('HGETALL', key)}

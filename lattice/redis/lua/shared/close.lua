@@ -1,8 +1,14 @@
 -- close(message, status): the end of a message: counts, lease, the next of its conversation, its batch's countdown.
--- signal(process, text): tells a process. Uses: prefix, now, retention, deliver.
-local function signal(process, text)
-  redis.call('RPUSH', prefix .. 'signals:' .. process, text)
-  redis.call('PEXPIRE', prefix .. 'signals:' .. process, 600000)
+-- Notes that were kept for it and not shown go to somebody else. Uses: prefix, now, retention, deliver, signal.
+local function release_notes(member, item)
+  for _, note in ipairs(redis.call('ZRANGE', prefix .. 'notes:' .. member, 0, -1)) do
+    local key = prefix .. 'message:' .. note
+    local found = redis.call('HMGET', key, 'status', 'keptFor')
+    if found[2] == item and found[1] == 'pending' then
+      redis.call('HDEL', key, 'keptFor')
+      deliver(note)
+    end
+  end
 end
 
 local function free_conversation(conversation, message)
@@ -42,7 +48,7 @@ end
 local function close(message, status)
   local key = prefix .. 'message:' .. message
   local found = redis.call('HMGET', key, 'status', 'member', 'claimable', 'entry', 'conversation', 'shared', 'batch',
-    'runId')
+    'runId', 'hasNotes')
   redis.call('HSET', key, 'status', status)
   redis.call('HINCRBY', prefix .. 'counts:' .. found[2], found[1], -1)
   redis.call('HINCRBY', prefix .. 'counts:' .. found[2], status, 1)
@@ -62,5 +68,8 @@ local function close(message, status)
   end
   if found[7] then
     count_down(found[7])
+  end
+  if found[9] then
+    release_notes(found[2], message)
   end
 end

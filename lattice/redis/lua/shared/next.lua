@@ -1,4 +1,5 @@
--- next_message(member, owner, lease in ms, nonce): leases the first claimable message, or nil. Uses: prefix, lease.
+-- next_message(member, owner, lease in ms, nonce): leases the first claimable message, or nil. Notes to
+-- somebody who is at work are kept for him. Uses: prefix, lease, keep_for_work.
 local function read_entry(mailbox)
   local read = {'XREADGROUP', 'GROUP', 'workers', 'worker', 'COUNT', 1, 'NOACK', 'STREAMS', mailbox, '>'}
   local reply = redis.pcall(unpack(read))
@@ -27,7 +28,11 @@ local function next_message(member, owner, lease_ms, nonce)
       end
       message = entry[2][2]
     end
-    if redis.call('HGET', prefix .. 'message:' .. message, 'status') == 'pending' then
+    local found = redis.call('HMGET', prefix .. 'message:' .. message, 'status', 'note')
+    if found[1] == 'pending' and not (found[2] and keep_for_work(message)) then
+      if found[2] then
+        redis.call('ZREM', prefix .. 'notes:' .. member, message)
+      end
       return lease(message, member, owner, lease_ms, nonce)
     end
   end

@@ -1,5 +1,5 @@
 -- write_step(position in ARGV, run): what an agent recorded: messages of a conversation, journal, reads, events, usage.
--- Uses: prefix.
+-- Uses: prefix, id.
 local function write_events(step, at, run)
   local key = prefix .. 'run:' .. run
   local status = redis.call('HGET', key, 'status')
@@ -38,11 +38,19 @@ end
 
 local function mark_read(message)
   local key = prefix .. 'message:' .. message
-  local found = redis.call('HMGET', key, 'status', 'member', 'claimable')
-  if found[1] == 'pending' and found[3] ~= '1' then
-    redis.call('HSET', key, 'status', 'read')
-    redis.call('HINCRBY', prefix .. 'counts:' .. found[2], 'pending', -1)
-    redis.call('HINCRBY', prefix .. 'counts:' .. found[2], 'read', 1)
+  local found = redis.call('HMGET', key, 'status', 'member', 'claimable', 'note', 'keptFor')
+  local is_task = found[3] == '1'
+  if found[1] ~= 'pending' or (is_task and found[5] ~= id) then
+    return
+  end
+  redis.call('HSET', key, 'status', 'read')
+  redis.call('HINCRBY', prefix .. 'counts:' .. found[2], 'pending', -1)
+  redis.call('HINCRBY', prefix .. 'counts:' .. found[2], 'read', 1)
+  if found[4] then
+    redis.call('ZREM', prefix .. 'notes:' .. found[2], message)
+  end
+  if is_task then
+    redis.call('HINCRBY', prefix .. 'depths', found[2], -1)
   end
 end
 
