@@ -97,7 +97,10 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
             work.conversation(state.item.conversation).journal.clear()
             await work.report(state, outcome)
             state.settled = (lease.owner, lease.token)
-            await work.close(state, outcome.status)
+            if outcome.status is MessageStatus.PROCESSING:
+                work.leave_open(state)
+            else:
+                await work.close(state, outcome.status)
             claim = await work.take(*claim_next) if claim_next is not None else None
             return Settled("settled", () if claim is None else (claim,))
 

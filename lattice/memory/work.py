@@ -191,6 +191,13 @@ class Work:
         self.release(state)
         return moved
 
+    def leave_open(self, state: ItemState) -> None:
+        """Let go of a message without ending it: a later reply does."""
+        state.left_open, state.ready, state.lease = True, False, None
+        self._free_conversation(state)
+        if state.has_notes:
+            self._release_notes(state)
+
     def release(self, state: ItemState) -> None:
         """Free what an ended message held: its lease, its place in the conversation, its count in the batch."""
         if not state.open:

@@ -20,6 +20,7 @@ __all__ = ["Ending", "ending_of", "report_message"]
 class Ending:
     """The terminal state of a work item; a cancelled one has no report.
 
+    Mail may be left ``processing``, for a later reply to end it.
     ``error`` is what a failure was made of. With ``retry_in`` seconds it is not the end: the work is tried again.
     """
 

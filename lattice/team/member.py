@@ -274,12 +274,12 @@ class MemberWork:
         self.put_off()
 
     def _answered(self, work: _Work, ending: Ending) -> Ending:
-        """Mail is closed by ``team_reply`` or ``team_followup``; plain words at the end reach nobody."""
+        """Mail is ended by ``team_reply`` and left open after ``team_followup``; plain words reach nobody."""
         message = work.claim.item.message
         if work.actor.reply is not None or ending.status is MessageStatus.CANCELLED:
             return ending
         if message.id in work.actor.followed_up and ending.status is MessageStatus.DONE:
-            return Ending(status=MessageStatus.DONE)
+            return Ending(status=MessageStatus.PROCESSING)
         reason = ending.failure.message if ending.failure is not None else ending.report or ""
         text = unanswered(self.member.key, reason)
         failure = ending.failure or AgentRuntimeFailure("agent_error", text, "LatticeError")
@@ -392,7 +392,8 @@ class MemberWork:
         error = None if ending.failure is None else ending.failure.to_dict()
         await tell(TeamAgentEvent("finished", self.source))
         ended = message.evolve(status=ending.status)
-        await tell(TeamMessageEvent(str(ending.status), self.source, mailbox, ended.to_dict(), error))
+        subtype = "followup" if ending.status is MessageStatus.PROCESSING else str(ending.status)
+        await tell(TeamMessageEvent(subtype, self.source, mailbox, ended.to_dict(), error))
         if ending.report is not None:
             report = report_message(message, ending, report_id)
             await tell(TeamMessageEvent("replied", self.source, message.from_, report.to_dict(), error))

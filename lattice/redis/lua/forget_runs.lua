@@ -19,8 +19,11 @@ end
 
 local function forget_message(message)
   local key = prefix .. 'message:' .. message
-  local found = redis.call('HMGET', key, 'member', 'status', 'conversation', 'batch', 'entry', 'dead')
+  local found = redis.call('HMGET', key, 'member', 'status', 'conversation', 'batch', 'entry', 'dead', 'leftOpen')
   if found[1] then
+    if found[7] and found[2] == 'processing' then
+      redis.call('HINCRBY', prefix .. 'depths', found[1], -1)
+    end
     redis.call('ZREM', prefix .. 'index:' .. found[1], message)
     redis.call('HINCRBY', prefix .. 'counts:' .. found[1], found[2], -1)
     if found[5] then

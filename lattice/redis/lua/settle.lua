@@ -1,6 +1,7 @@
 -- Ends a work item: step, state, report, countdown of its batch, the conversation's next message, perhaps a next claim.
 -- KEYS[1] prefix of the team
--- ARGV[1] lease kind, ARGV[2] message id, ARGV[3] owner, ARGV[4] token, ARGV[5] status, ARGV[6] '1' if it is reported,
+-- ARGV[1] lease kind, ARGV[2] message id, ARGV[3] owner, ARGV[4] token, ARGV[5] status (processing: it is left open, for
+-- a later reply to end it), ARGV[6] '1' if it is reported,
 -- ARGV[7] report id, ARGV[8] report, ARGV[9] its metadata as JSON or '', ARGV[10] retention in ms,
 -- ARGV[11] member to claim from or '', ARGV[12] lease of that claim in ms, ARGV[13] nonce of this call,
 -- ARGV[14] the step
@@ -52,6 +53,24 @@ local function settled_before()
   return {'settled'}
 end
 
+local function leave_open(message)
+  local found = redis.call('HMGET', key, 'member', 'entry', 'conversation', 'shared', 'runId', 'hasNotes')
+  redis.call('HSET', key, 'owner', '', 'leftOpen', '1')
+  redis.call('ZREM', prefix .. 'leases', 'message:' .. message)
+  if found[2] then
+    redis.call('XDEL', prefix .. 'mailbox:' .. found[1], found[2])
+  end
+  if found[4] == '1' then
+    free_conversation(prefix .. 'conversation:' .. found[3], message)
+  end
+  if found[6] then
+    release_notes(found[1], message)
+  end
+  if not found[5] then
+    redis.call('ZADD', prefix .. 'retention', now + retention, 'message:' .. message)
+  end
+end
+
 local current, run = fence()
 if not current then
   return settled_before()
@@ -61,7 +80,11 @@ redis.call('DEL', prefix .. 'journal:' .. redis.call('HGET', key, 'conversation'
 if reported == '1' then
   report(id, report_id, content, metadata)
 end
-close(id, status)
+if status == 'processing' then
+  leave_open(id)
+else
+  close(id, status)
+end
 redis.call('HSET', key, 'settledBy', owner .. ':' .. token, 'settledAt', now)
 local claim = next_member ~= '' and next_message(next_member, owner, next_lease, nonce)
 if not claim then

@@ -31,7 +31,7 @@ local function end_run(run, status)
         redis.call('XADD', prefix .. key .. ':events', '*', 'event',
           event_of('cancelled', source_of(message), mailbox, message))
       end
-      if found[1] == 'processing' and found[2] then
+      if found[1] == 'processing' and found[2] and found[2] ~= '' then
         signal(found[2], 'cancel:' .. message)
       end
     end
