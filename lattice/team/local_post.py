@@ -150,6 +150,8 @@ class LocalPost:
             await self._office.cancel(handoff)
 
     async def _send(self, item: WorkItem, agent: Any) -> Handoff:
+        # Whose turn it is with a live agent is the crew's business: a question overtakes work that has not begun.
+        item = replace(item, shared=False)
         batch = Batch(id=new_id(), items=(item,), pauses=False)
         step = Step(conversation=item.conversation)
         _, (message,) = await self._office.store.hand_off(self.lease, batch, step)
