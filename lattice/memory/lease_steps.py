@@ -14,6 +14,10 @@ __all__ = ["LeaseSteps"]
 class LeaseSteps(StorePart):
     """Who works on what, for how long, and who is alive at all."""
 
+    async def now(self) -> int:
+        """See ``RunStore.now``."""
+        return self._work.now()
+
     async def renew(self, leases: Sequence[Lease], lease_ms: int) -> list[Lease]:
         """See ``RunStore.renew``."""
         async with self._turn:
@@ -37,6 +41,13 @@ class LeaseSteps(StorePart):
             expired = [state for state in held if state.lease is not None and state.lease.deadline <= now]
             expired.sort(key=lambda state: state.lease.deadline if state.lease is not None else 0)
             return [await self._reclaim(state, owner, lease_ms) for state in expired[:limit]]
+
+    async def next_expiry(self) -> int | None:
+        """See ``RunStore.next_expiry``."""
+        now = self._work.now()
+        held: list[ItemState | RunState] = [*self._work.items.values(), *self._work.runs.values()]
+        left = [state.lease.deadline - now for state in held if state.lease is not None and state.lease.deadline > now]
+        return min(left, default=None)
 
     async def _reclaim(self, state: "ItemState | RunState", owner: str, lease_ms: int) -> ExpiredLease:
         if isinstance(state, RunState):

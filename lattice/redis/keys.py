@@ -61,6 +61,16 @@ class Keys:
         """Sorted set: live processes by the time at which they count as dead; ``:info`` says what they are."""
         return f"{self.prefix}processes"
 
+    @property
+    def looking(self) -> str:
+        """Mark that lasts as long as somebody looks for expired leases."""
+        return f"{self.prefix}looking"
+
+    @property
+    def grace(self) -> str:
+        """Mark that lasts as long as no expired lease is taken away, because nobody could renew one for a while."""
+        return f"{self.prefix}grace"
+
     def mailbox(self, member: str) -> str:
         """Stream: claimable messages; group ``workers``."""
         return f"{self.prefix}mailbox:{member}"

@@ -27,8 +27,7 @@ class LeaseSteps(StorePart):
         self, owner: str, lease_ms: int, limit: int = 100, *, runs: bool = True
     ) -> list[ExpiredLease]:
         """See ``RunStore.reclaim_expired``."""
-        reply = await self._run(
-            "reclaim_expired",
+        call = (
             owner,
             lease_ms,
             limit,
@@ -38,10 +37,16 @@ class LeaseSteps(StorePart):
             self.options.max_dead_letters,
             self.options.max_events,
         )
+        reply = await self._run("reclaim_expired", *call, "", on_repeat=(*call, "1"))
         return [
             ExpiredLease(kind.decode(), lease_id.decode(), word.decode(), int(attempt))
             for kind, lease_id, word, attempt in reply
         ]
+
+    async def next_expiry(self) -> int | None:
+        """See ``RunStore.next_expiry``."""
+        left = int(await self._run("next_expiry"))
+        return None if left < 0 else left
 
     async def heartbeat(self, info: ProcessInfo, ttl_ms: int) -> None:
         """See ``RunStore.heartbeat``."""

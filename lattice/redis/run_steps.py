@@ -95,7 +95,7 @@ class RunSteps(StorePart):
     async def cancel_run(self, run_id: str, reason: str) -> str:
         """See ``RunStore.cancel_run``."""
         error = encode(clean_value({"code": "cancelled", "message": reason}))
-        return await self._word("cancel_run", run_id, error, self.options.retention_ms)
+        return await self._word("cancel_run", run_id, error, self.options.retention_ms, self._nonce())
 
     async def forget_runs(self, limit: int = 100) -> int:
         """See ``RunStore.forget_runs``; a very large run takes several calls."""

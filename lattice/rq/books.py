@@ -159,7 +159,7 @@ class Books:
 
     def _write_begun(self, pipe: Any, job: Job, execution: Execution) -> None:
         execution.save(EXECUTION_TTL, pipeline=pipe)
-        registry = ExecutionRegistry(job.id, connection=self.queue.connection)
+        registry = self._executions_of(job.id)
         registry.add(execution, EXECUTION_TTL, pipeline=pipe)
         self.started.add_execution(execution, pipeline=pipe, ttl=EXECUTION_TTL)
         pipe.sadd(execution.worker_executions_key, execution.composite_key)
@@ -168,33 +168,45 @@ class Books:
         pipe.persist(job.key)
         pipe.lrem(self.queue.intermediate_queue_key, 1, job.id)
 
-    async def adopt(self, job_id: str) -> Job | str:
-        """Take a job from a worker that died: forget its executions and whatever RQ made of it meanwhile.
+    async def adopt(self, job_ids: Sequence[str]) -> dict[str, Job | str]:
+        """Take jobs from a worker that died: forget their executions and whatever RQ made of them meanwhile.
 
-        The word unknown when RQ does not know it, ended when somebody has finished it already.
+        The word unknown for one that RQ does not know, ended for one that somebody has finished already.
         """
-        registry = ExecutionRegistry(job_id, connection=self.queue.connection)
+        if not job_ids:
+            return {}
         async with self._pipeline(transaction=False) as pipe:
-            pipe.hgetall(Job.key_for(job_id))
-            pipe.zrange(registry.key, 0, -1)
-            raw, execution_ids = await pipe.execute()
-        job = self._restore(job_id, raw) if raw else None
-        if job is None:
-            return "unknown"
-        if job.get_status(refresh=False) in _SETTLED:
-            return "ended"
+            for job_id in job_ids:
+                pipe.hgetall(Job.key_for(job_id))
+                pipe.zrange(self._executions_of(job_id).key, 0, -1)
+            replies = await pipe.execute()
+        found: dict[str, Job | str] = {}
         async with self._pipeline() as pipe:
-            for execution_id in map(_text, execution_ids):
-                old = Execution(execution_id, job_id, connection=self.queue.connection)
-                pipe.delete(old.key)
-                pipe.zrem(self.started.key, old.composite_key)
-            pipe.delete(registry.key)
-            pipe.zrem(self.failed.key, job_id)
-            pipe.zrem(self.scheduled.key, job_id)
-            pipe.lrem(self.queue.key, 0, job_id)
-            pipe.lrem(self.queue.intermediate_queue_key, 0, job_id)
+            for job_id, raw, execution_ids in zip(job_ids, replies[::2], replies[1::2], strict=True):
+                job = self._restore(job_id, raw) if raw else None
+                if job is None:
+                    found[job_id] = "unknown"
+                elif job.get_status(refresh=False) in _SETTLED:
+                    found[job_id] = "ended"
+                else:
+                    found[job_id] = job
+                    self._strike_out(pipe, job_id, map(_text, execution_ids))
             await pipe.execute()
-        return job
+        return found
+
+    def _executions_of(self, job_id: str) -> ExecutionRegistry:
+        return ExecutionRegistry(job_id, connection=self.queue.connection)
+
+    def _strike_out(self, pipe: Any, job_id: str, execution_ids: Iterable[str]) -> None:
+        for execution_id in execution_ids:
+            old = Execution(execution_id, job_id, connection=self.queue.connection)
+            pipe.delete(old.key)
+            pipe.zrem(self.started.key, old.composite_key)
+        pipe.delete(self._executions_of(job_id).key)
+        pipe.zrem(self.failed.key, job_id)
+        pipe.zrem(self.scheduled.key, job_id)
+        pipe.lrem(self.queue.key, 0, job_id)
+        pipe.lrem(self.queue.intermediate_queue_key, 0, job_id)
 
     # --- while they run -----------------------------------------------------------------------------------------
 
@@ -219,7 +231,7 @@ class Books:
         """Stay listed: who took this worker for dead has struck it out, and it would not be missed when it dies."""
         execution.save(EXECUTION_TTL, pipeline=pipe)
         self.started.add_execution(execution, pipeline=pipe, ttl=EXECUTION_TTL)
-        registry = ExecutionRegistry(execution.job_id, connection=self.queue.connection)
+        registry = self._executions_of(execution.job_id)
         registry.add(execution, EXECUTION_TTL, pipeline=pipe)
 
     async def _enlist(self, worker_ttl: int) -> None:
@@ -320,7 +332,7 @@ class Books:
 
     async def forget(self, execution: Execution) -> None:
         """Remove an execution whose job no longer runs."""
-        registry = ExecutionRegistry(execution.job_id, connection=self.queue.connection)
+        registry = self._executions_of(execution.job_id)
         async with self._pipeline() as pipe:
             pipe.delete(execution.key)
             pipe.zrem(self.started.key, execution.composite_key)

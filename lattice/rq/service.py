@@ -19,14 +19,12 @@ from lattice.rq.upkeep import Upkeep
 from lattice.rq.worker import REDIS_DOWN, AsyncWorker
 from lattice.run_store import RunStore
 from lattice.runs import RunStatus
+from lattice.team.upkeep import LeaseWatch
 
 __all__ = ["RunService", "ServiceOptions", "run_service"]
 
 _LOOK = 0.1
 """Seconds between two looks at the legs of a process that leaves."""
-
-_TAKE_OVER_EVERY = 1.0
-"""Seconds between two looks for runs of dead coordinators: what is added to the lease until a run goes on."""
 
 _log = logging.getLogger("lattice.rq")
 
@@ -53,6 +51,7 @@ class RunService:
         self._store = store
         self._engine = engine
         self._options = options
+        self._leases = LeaseWatch(store, options.process_id, options.lease_ms, runs=True)
         self._orphans: dict[str, asyncio.Task[None]] = {}
 
     async def serve(self, *, burst: bool = False) -> None:
@@ -93,22 +92,24 @@ class RunService:
         backoff = Backoff()
         while True:
             try:
-                await self.take_over()
+                freed = await self.take_over()
                 await self._store.forget_runs()
+                pause = await self._leases.pause(freed)
                 backoff.reset()
-                await asyncio.sleep(min(_TAKE_OVER_EVERY, self.upkeep.beat))
+                await asyncio.sleep(pause)
             except (*REDIS_DOWN, StoreError) as error:
                 await backoff.pause("looking for runs of dead coordinators", error)
 
-    async def take_over(self) -> None:
-        """Free expired work items, and go on with runs whose coordinator died."""
-        expired = await self._store.reclaim_expired(self._options.process_id, self._options.lease_ms)
-        for run_id in [lease.id for lease in expired if lease.kind == "run"]:
-            word = await self.worker.adopt(run_id)
+    async def take_over(self) -> int:
+        """Free expired work items, go on with runs whose coordinator died; returns how many there were of both."""
+        expired = await self._leases.look()
+        words = await self.worker.adopt([lease.id for lease in expired if lease.kind == "run"])
+        for run_id, word in words.items():
             _log.info("run %s lost its coordinator (%s)", run_id, word, extra={"run_id": run_id})
             if word == "unknown" and run_id not in self._orphans:
                 task = asyncio.get_running_loop().create_task(self._drive_orphan(run_id))
                 self._orphans[run_id] = task
+        return len(expired)
 
     async def _drive_orphan(self, run_id: str) -> None:
         """A run whose RQ job somebody deleted still reaches its end."""

@@ -33,12 +33,13 @@ class Upkeep:
         """Take the worker, the lease of runs in seconds, and what stops a run that RQ was asked to stop."""
         self.worker = worker
         self.books = worker.books
-        self.beat = min(10.0, lease / 2)
-        self.patience = lease + 2 * self.beat
+        self.beat = min(10.0, lease / 6)
+        self.patience = max(lease - 2 * self.beat, _WHOLE_SECONDS)
         self.stop_run = stop_run
         self._stuck: dict[str, float] = {}
         self._beats: dict[str, tuple[float, float]] = {}
         """What the last heartbeat of each execution wrote, and since when it has been seen here."""
+        self._looked_at = time.monotonic()
         self._scheduler: Any = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -87,8 +88,10 @@ class Upkeep:
         """Drop what is over, put back jobs that died between queue and begin, adopt jobs whose worker is silent."""
         await self.books.trim()
         await self._return_stuck()
-        for execution in await self._silent():
-            word = await self.worker.adopt(execution.job_id)
+        silent = await self._silent()
+        words = await self.worker.adopt([execution.job_id for execution in silent])
+        for execution in silent:
+            word = words[execution.job_id]
             if word == "adopted":
                 _log.info("job %s has no live worker; this one goes on with it", execution.job_id)
             elif word != "running":
@@ -101,13 +104,14 @@ class Upkeep:
         """
         here = time.monotonic()
         beats = await self.books.heartbeats()
-        known = self._beats
+        # After a server that was away nobody can have written a heartbeat: everybody gets the time to do so.
+        known = self._beats if here - self._looked_at < self.patience / 2 else {}
+        self._looked_at = here
         self._beats = {
             entry: known[entry] if entry in known and known[entry][0] == beat else (beat, here)
             for entry, beat in beats.items()
         }
-        patience = max(self.patience, _WHOLE_SECONDS)
-        silent = [entry for entry, (_, since) in self._beats.items() if here - since >= patience]
+        silent = [entry for entry, (_, since) in self._beats.items() if here - since >= self.patience]
         return [self.books.execution(entry) for entry in silent]
 
     async def _return_stuck(self) -> None:

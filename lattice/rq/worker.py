@@ -240,20 +240,18 @@ class AsyncWorker(BaseWorker):
         del queue  # a job knows where it came from
         self._keep(self._begin([job]))
 
-    async def adopt(self, job_id: str) -> str:
-        """Run a job that a dead worker left behind.
+    async def adopt(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Run jobs that a dead worker left behind; returns what became of each.
 
         Words: adopted, running (here already), ended (somebody finished it), unknown (RQ forgot it).
         """
-        if job_id in self.running:
-            return "running"
-        job = await self.books.adopt(job_id)
-        if isinstance(job, str):
-            return job
-        if job_id in self.running:
-            return "running"
-        await self._begin([job])
-        return "adopted"
+        words = dict.fromkeys(job_ids, "running")
+        found = await self.books.adopt([job_id for job_id in words if job_id not in self.running])
+        for job_id, job in found.items():
+            if job_id not in self.running:  # it may have come through the queue meanwhile
+                words[job_id] = job if isinstance(job, str) else "adopted"
+        await self._begin([job for job in found.values() if isinstance(job, Job) and words[job.id] == "adopted"])
+        return words
 
     def _launch(self, running: Running) -> None:
         job = running.job

@@ -31,8 +31,8 @@ _MOST_WAITING = 1_000
 class MemberWorker:
     """Works one member's mailbox until it is told to stop.
 
-    At most ``concurrency`` items are worked on at once; an item that waits for others does not count. Every ``tick_ms``,
-    and when a lease runs out, expired leases are freed and forgotten runs removed; ``on_tick`` is called then.
+    At most ``concurrency`` items are worked on at once; an item that waits for others does not count. Every ``tick_ms``
+    (and when a lease runs out) expired leases are freed and forgotten runs removed; ``on_tick`` is called then.
     """
 
     def __init__(

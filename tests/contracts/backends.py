@@ -66,9 +66,11 @@ class RedisBackend:
         return self.stores[0].keys
 
     async def expire_leases(self):
-        """As if a long time had passed; the order of the deadlines stays."""
-        for leases in {store.keys.leases for store in self.stores}:
-            await self._to_the_past(leases)
+        """As if a long time had passed while others looked for expired leases; the order of the deadlines stays."""
+        for keys in {store.keys.prefix: store.keys for store in self.stores}.values():
+            await self._to_the_past(keys.leases)
+            await self.client.delete(keys.grace)
+            await self.client.set(keys.looking, "1", px=600_000)
 
     async def end_retention(self):
         await self._to_the_past(self.keys.retention)

@@ -196,6 +196,30 @@ async def test_a_member_that_dies_goes_on_from_its_last_step(start):
     assert len(tasks) == 1
 
 
+async def test_a_worker_that_could_not_look_for_lost_work_looks_again(start):
+    gate = Gate()
+
+    async def member(_request):
+        await gate()
+        return "done after all"
+
+    cluster = start(crew(lead_of(handoff("a"), then=said), {"a": spec("a", member)}))
+    first = await cluster.worker("a")
+    coordinator = await cluster.coordinator()
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    gate.open.set()
+    await first.kill()
+    second = await cluster.worker("a")
+    second.store.breaks.append("reclaim_expired")
+    await until(lambda: not second.store.breaks)
+    await cluster.backend.expire_leases()
+    await cluster.store.renew(coordinator.host._leases(), 10**12)
+    outcome = await asyncio.wait_for(driving, 10)
+    assert outcome["result"].endswith("done after all")
+
+
 @pytest.mark.parametrize("who", ["member", "lead"])
 @pytest.mark.parametrize("turn_number", [1, 2, 3, 4])
 async def test_death_in_any_turn_costs_that_turn_only(start, who, turn_number):

@@ -139,6 +139,8 @@ async def test_every_step_of_the_store_is_allowed_to_a_worker_and_a_coordinator(
     for role in ("worker", "coordinator"):
         async with server.store(role) as store:
             await store.start_run(RunRecord(id=role, team="trio", task="a task", conversation=f"run/{role}"))
+            await store._redis.set(store.keys.looking, "1", px=600_000)
+            await store.next_expiry()
             taken = await store.take_run(role, "p1", 30_000)
             await store.renew([taken.lease], 30_000)
             message = TeamMessage(id=f"{role}-m", from_="manager", to="trio::alpha", content="work", run_id=role)

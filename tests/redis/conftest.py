@@ -27,6 +27,12 @@ def keys(store):
 
 
 @pytest.fixture
+async def others_look(redis_client, keys):
+    """As in a team at work: its processes look for expired leases all the time, so there is no grace."""
+    await redis_client.set(keys.looking, "1", px=600_000)
+
+
+@pytest.fixture
 def script(redis_client, keys):
     """Run a script as another client would: ``await script("claim", ...)``."""
 

@@ -4,15 +4,21 @@ import asyncio
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+_SET_UP = (b"+OK", b"*", b"%", b"-NOPROTO")
+
 
 class Proxy:
-    """Forwards to a server; ``swallow`` replies are dropped together with their connection."""
+    """Forwards to a server; ``swallow`` replies are dropped together with their connection.
+
+    Replies of a connection that is being set up are let through, and so are arrays unless ``swallow_any`` is set.
+    """
 
     def __init__(self, url):
         parts = urlsplit(url)
         self.target = parts.hostname, parts.port
         self.database = parts.path
         self.swallow = 0
+        self.swallow_any = False
         self.silent = False
         self.connections = 0
         self.writers = set()
@@ -71,7 +77,7 @@ class Proxy:
         while data := await reader.read(65536):
             if replies and self.silent:
                 continue
-            if replies and self.swallow and not data.startswith((b"+OK", b"*", b"%", b"-NOPROTO")):
+            if replies and self.swallow and (self.swallow_any or not data.startswith(_SET_UP)):
                 self.swallow -= 1
                 raise ConnectionResetError
             writer.write(data)

@@ -317,12 +317,23 @@ async def test_a_shared_conversation_lets_one_message_in_and_the_others_wait(red
     await store.close()
 
 
+@asks("For how long is no expired lease taken away?")
+async def test_a_time_of_grace_says_how_long_it_lasts(redis_client, redis_url, cli):
+    store = RedisRunStore(redis_client, TEAM)
+    (before,) = await cli.lines("For how long is no expired lease taken away?")
+    await store.reclaim_expired("worker-2", 30_000)
+    (left,) = await cli.lines("For how long is no expired lease taken away?")
+    assert int(before) < 0 < int(left) <= 30_000
+    await store.close()
+
+
 @asks("Which messages were given up?")
 async def test_dead_letters_say_why(redis_url, redis_client, cli):
     store = RedisRunStore(redis_client, TEAM, StoreOptions(max_attempts=1))
     await _send(store, "m1", "facts", None)
     await store.claim("facts", "worker-1", 30_000)
     await redis_client.zadd(store.keys.leases, {"message:m1": 1})
+    await redis_client.set(store.keys.looking, "1")
     await store.reclaim_expired("worker-2", 30_000)
     _entry, *fields = await cli.lines("Which messages were given up?")
     letter = dict(groups(fields, 2))

@@ -77,7 +77,7 @@ async def test_a_live_worker_that_was_taken_for_dead_is_missed_when_it_dies(hous
     await until(lambda: "run-1" in first.running and first.running["run-1"].written.is_set())
     hasty = await house.worker()
     engine.answers["run-1"] = RunHeldError()
-    assert await hasty.adopt("run-1") == "adopted"
+    assert await hasty.adopt(["run-1"]) == {"run-1": "adopted"}
     await until(lambda: not hasty.running)
     assert house.queue.started_job_registry.count == 0
     await upkeep_of(first).heartbeat()

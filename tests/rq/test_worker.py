@@ -140,9 +140,9 @@ async def test_an_adopted_job_moves_to_the_new_worker_and_finishes_there(house, 
     first = await house.worker()
     await until(lambda: "run-1" in first.running)
     second = await house.worker()
-    assert await second.adopt("run-1") == "adopted"
-    assert await second.adopt("run-1") == "running"
-    assert await second.adopt("run-2") == "unknown"
+    assert await second.adopt(["run-1"]) == {"run-1": "adopted"}
+    assert await second.adopt(["run-1"]) == {"run-1": "running"}
+    assert await second.adopt(["run-2"]) == {"run-2": "unknown"}
     assert house.job("run-1").worker_name == second.name
     assert len(house.queue.started_job_registry.get_job_and_execution_ids()) == 1
     await until(lambda: len(engine.driven) == 2)
@@ -157,7 +157,7 @@ async def test_a_job_that_has_been_finished_is_not_run_again(house, engine):
     first = await house.worker()
     await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED and not first.running)
     second = await house.worker()
-    assert await second.adopt("run-1") == "ended"
+    assert await second.adopt(["run-1"]) == {"run-1": "ended"}
     assert engine.driven == ["run-1"]
     assert len(house.job("run-1").results()) == 1
 
@@ -169,7 +169,7 @@ async def test_a_job_that_rq_called_failed_is_finished_by_its_adopter(house, eng
     house.queue.started_job_registry.cleanup(timestamp=2**40)
     assert house.job("run-1").get_status() == JobStatus.FAILED
     second = await house.worker()
-    assert await second.adopt("run-1") == "adopted"
+    assert await second.adopt(["run-1"]) == {"run-1": "adopted"}
     engine.answers["run-1"].set_result("succeeded")
     await until(lambda: house.job("run-1").get_status() == JobStatus.FINISHED and not second.running)
     assert house.queue.failed_job_registry.count == 0

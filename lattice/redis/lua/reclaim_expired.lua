@@ -1,25 +1,28 @@
 -- Frees messages whose lease ran out: pending again at the head, or (out of attempts) failed, reported, told
 -- in the events of its run, a dead letter.
--- Runs whose lease ran out are reserved for whoever asks.
+-- Runs whose lease ran out are reserved for whoever asks, for a third of a lease. Nothing is freed in a time of grace.
 -- KEYS[1] prefix of the team
--- ARGV[1] who asks, ARGV[2] ms that a run is reserved, ARGV[3] how many at most, ARGV[4] '1' to look at runs too,
--- ARGV[5] attempts, ARGV[6] retention in ms, ARGV[7] dead letters kept, ARGV[8] events kept of a run
--- Reply: {{kind, id, 'returned' | 'dead' | 'run', attempt}, ...}. A repeat finds what is left; a run named in a lost
--- reply is named again when its reservation runs out.
+-- ARGV[1] who asks, ARGV[2] lease in ms, ARGV[3] how many at most, ARGV[4] '1' to look at runs too,
+-- ARGV[5] attempts, ARGV[6] retention in ms, ARGV[7] dead letters kept, ARGV[8] events kept of a run,
+-- ARGV[9] '1' if it repeats a call whose reply was lost
+-- Reply: {{kind, id, 'returned' | 'dead' | 'run', attempt}, ...}. A repeat finds what is left, and names the runs again
+-- that are reserved for whoever asks.
 local prefix = KEYS[1]
 local asker = ARGV[1]
-local reserve_ms = tonumber(ARGV[2])
+local lease_ms = tonumber(ARGV[2])
 local limit = tonumber(ARGV[3])
 local with_runs = ARGV[4] == '1'
 local max_attempts = tonumber(ARGV[5])
 local retention = tonumber(ARGV[6])
 local max_dead = tonumber(ARGV[7])
 local max_events = tonumber(ARGV[8])
+local repeated = ARGV[9] == '1'
 
 -- include: clock
 
 local now = clock()
 
+-- include: grace
 -- include: deliver
 -- include: create
 -- include: close
@@ -86,7 +89,7 @@ local function reclaim_run(id)
     return nil
   end
   redis.call('HSET', prefix .. 'run:' .. id, 'owner', '', 'reservedFor', asker)
-  redis.call('ZADD', prefix .. 'leases', now + reserve_ms, 'run:' .. id)
+  redis.call('ZADD', prefix .. 'leases', now + math.ceil(lease_ms / 3), 'run:' .. id)
   return {'run', id, 'run', 0}
 end
 
@@ -98,7 +101,21 @@ local function reclaim(name)
   return reclaim_run(id)
 end
 
-local reply = {}
+local function reserved_before()
+  local found = {}
+  for _, name in ipairs(redis.call('ZRANGE', prefix .. 'leases', 0, -1)) do
+    local run = string.sub(name, 1, 4) == 'run:' and redis.call('HMGET', prefix .. name, 'owner', 'reservedFor')
+    if run and run[1] == '' and run[2] == asker then
+      found[#found + 1] = {'run', string.sub(name, 5), 'run', 0}
+    end
+  end
+  return found
+end
+
+if in_grace(lease_ms) then
+  return {}
+end
+local reply = repeated and with_runs and reserved_before() or {}
 local passed_over = 0
 while #reply < limit do
   local names = redis.call('ZRANGEBYSCORE', prefix .. 'leases', '-inf', now, 'LIMIT', passed_over, limit - #reply)

@@ -1,4 +1,4 @@
--- Leases a run to a process and raises its epoch.
+-- Leases a run to a process and raises its epoch. In a time of grace an expired lease still stands.
 -- KEYS[1] prefix of the team
 -- ARGV[1] run id, ARGV[2] owner, ARGV[3] lease in ms, ARGV[4] nonce of this call
 -- Reply: {'taken', record, conversation has entries, reports of its batch are delivered, deadline}
@@ -12,6 +12,9 @@ local nonce = ARGV[4]
 -- include: clock
 
 local now = clock()
+
+-- include: grace
+
 local key = prefix .. 'run:' .. run
 local found = redis.call('HMGET', key, 'status', 'owner', 'reservedFor', 'take', 'conversation', 'batch', 'startedAt')
 local status = found[1]
@@ -25,7 +28,7 @@ local repeated = found[4] == nonce
 local deadline = tonumber(redis.call('ZSCORE', prefix .. 'leases', 'run:' .. run) or '0')
 local taken = found[2] and found[2] ~= ''
 local reserved = found[3] and found[3] ~= '' and found[3] ~= owner
-if not repeated and deadline > now and (taken or reserved) then
+if not repeated and (taken or reserved) and (deadline > now or taken and in_grace(lease_ms)) then
   return {'held'}
 end
 if not repeated then

@@ -1,8 +1,11 @@
+import pytest
+
 from lattice.redis.run_store import RedisRunStore
 from lattice.run_store import StoreOptions
 from tests.contracts.work import LEASE, claim_one, handed_off, item
 
 
+@pytest.mark.usefixtures("others_look")
 async def test_only_what_belongs_to_the_work_goes_along(redis_client, keys, script):
     store = RedisRunStore(redis_client, "crew", StoreOptions(max_attempts=1))
     _, (sent,) = await handed_off(store, item(description="the task"))

@@ -1,3 +1,5 @@
+import pytest
+
 from tests.contracts.work import LEASE, claim_one, handed_off, item, work_one
 
 
@@ -23,6 +25,7 @@ async def test_an_entry_leaves_the_stream_with_its_message(store, redis_client, 
     assert (await redis_client.xpending(keys.mailbox("backend"), "workers"))["pending"] == 0
 
 
+@pytest.mark.usefixtures("others_look")
 async def test_the_signal_goes_to_whoever_holds_the_run_now(store, redis_client, keys):
     await handed_off(store, item())
     await redis_client.zadd(keys.leases, {"run:run-1": 1})

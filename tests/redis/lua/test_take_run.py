@@ -1,3 +1,5 @@
+import pytest
+
 from tests.contracts.work import LEASE, run_record
 
 
@@ -18,6 +20,7 @@ async def test_the_lease_ends_by_the_clock_of_redis(store, redis_client, keys):
     assert abs(taken.lease.deadline - LEASE - seconds * 1000) < 5_000
 
 
+@pytest.mark.usefixtures("others_look")
 async def test_a_lease_that_ran_out_can_be_taken_without_a_reaper(store, redis_client, keys):
     await store.start_run(run_record())
     old = await store.take_run("run-1", "lead-1", LEASE)
