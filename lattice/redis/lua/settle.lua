@@ -1,7 +1,8 @@
 -- Ends a work item: step, state, report, countdown of its batch, the conversation's next message, perhaps a next claim.
 -- KEYS[1] prefix of the team
 -- ARGV[1] lease kind, ARGV[2] message id, ARGV[3] owner, ARGV[4] token, ARGV[5] status (processing: it is left open,
--- for a later reply to end it), ARGV[6] '1' if it is reported, ARGV[7] report id, ARGV[8] report, ARGV[9] its metadata as JSON or '', ARGV[10] retention in ms,
+-- for a later reply to end it), ARGV[6] '1' if it is reported, ARGV[7] report id,
+-- ARGV[8] report, ARGV[9] its metadata as JSON or '', ARGV[10] retention in ms,
 -- ARGV[11] member to claim from or '', ARGV[12] lease of that claim in ms, ARGV[13] nonce of this call,
 -- ARGV[14] the step
 -- Reply: {'settled'} | {'settled', {record, conversation has entries, reports delivered, deadline, id}} | {'stale'}
