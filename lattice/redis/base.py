@@ -1,6 +1,5 @@
 """What the parts of the Redis run store share: one lane, the keys, the scripts, ids of calls."""
 
-import asyncio
 import itertools
 import os
 from typing import Any
@@ -9,10 +8,10 @@ from redis.asyncio import Redis
 
 from lattice.errors import SizeLimitError
 from lattice.mailbox import TeamMessage
-from lattice.redis.connection import patient_copy
 from lattice.redis.keys import Keys
 from lattice.redis.lane import Lane
 from lattice.redis.scripts import load_scripts
+from lattice.redis.wire import Reply, Wire
 from lattice.run_store import StoreOptions
 
 __all__ = ["StorePart"]
@@ -30,7 +29,8 @@ class StorePart:
         self.keys = Keys(team)
         self._redis = redis
         self._lane = Lane(redis, patience=patience)
-        self._blocking: Redis | None = None
+        self._wires: list[Wire] = []
+        self._idle: list[Wire] = []
         self._scripts = load_scripts()
         self._origin = os.urandom(3).hex()
         self._calls = itertools.count()
@@ -46,13 +46,21 @@ class StorePart:
         word: bytes = await self._run(name, *args)
         return word.decode()
 
-    async def _block(self, block_ms: int, *command: Any) -> Any:
-        """Run a command that blocks, on a connection of its own."""
-        if self._blocking is None:
-            self._blocking = patient_copy(self._redis)
-        client: Any = self._blocking
-        async with asyncio.timeout(block_ms / 1000 + _MARGIN):
-            return await client.execute_command(*command)
+    async def _block(self, block_ms: int, *command: Any) -> Reply:
+        """Run a command that blocks, on a connection that nothing else waits on."""
+        wire = self._idle.pop() if self._idle else self._another_wire()
+        try:
+            (reply,) = await wire.exchange([command], block_ms / 1000 + _MARGIN)
+        finally:
+            self._idle.append(wire)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def _another_wire(self) -> Wire:
+        wire = Wire(self._redis)
+        self._wires.append(wire)
+        return wire
 
     def _check_size(self, message: TeamMessage) -> None:
         size = len(message.content.encode(errors="replace"))
@@ -64,6 +72,5 @@ class StorePart:
     async def close(self) -> None:
         """See ``RunStore.close``; the client that was given stays open."""
         await self._lane.close()
-        if self._blocking is not None:
-            await self._blocking.aclose()
-            self._blocking = None
+        for wire in self._wires:
+            await wire.close()

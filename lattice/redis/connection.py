@@ -19,7 +19,6 @@ __all__ = [
     "check_server",
     "open_blocking_redis",
     "open_redis",
-    "patient_copy",
     "redact_url",
 ]
 
@@ -99,13 +98,6 @@ def _pool(kind: Any, url: str, retry: Any) -> Any:
     arguments["socket_timeout"] = max(arguments.get("socket_timeout") or 0.0, _SOCKET_TIMEOUT)
     arguments["decode_responses"] = False
     return pool
-
-
-def patient_copy(redis: Redis) -> Redis:
-    """Return a client of the same server for commands that block: each of its waits brings a limit of its own."""
-    pool = redis.connection_pool
-    arguments = {**pool.connection_kwargs, "socket_timeout": None}
-    return Redis.from_pool(type(pool)(connection_class=pool.connection_class, **arguments))
 
 
 async def check_server(redis: Redis, url: str) -> ServerFacts:

@@ -15,10 +15,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from lattice.errors import StoreError
 from lattice.redis.connection import StoreUnreachableError
 from lattice.redis.scripts import Script
+from lattice.redis.wire import Command, Reply, Wire
 
 __all__ = ["Lane"]
 
 _MOST_AT_ONCE = 128
+_LONGEST_ANSWER = 15.0
+"""Seconds without an answer after which the connection is taken to be dead."""
+
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0
 
@@ -26,15 +30,13 @@ _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 _PASSING = (BusyLoadingError, ReadOnlyError)
 """Replies of a server that is about to be replaced or to be ready: the command was not carried out."""
 
-Reply = Any
-
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    command: tuple[Any, ...]
+    command: Command
     answer: "asyncio.Future[Reply]"
     script: Script | None = None
-    on_repeat: tuple[Any, ...] | None = None
+    on_repeat: Command | None = None
     reloaded: bool = False
     give_up_at: float = 0.0
 
@@ -60,7 +62,7 @@ class Lane:
     """
 
     def __init__(self, redis: Redis, *, patience: float = 20.0) -> None:
-        self._redis = redis
+        self._wire = Wire(redis)
         self._patience = patience
         self._waiting: deque[_Call] = deque()
         self._sender: asyncio.Task[None] | None = None
@@ -97,6 +99,7 @@ class Lane:
             await asyncio.wait({self._sender}, timeout=self._patience)
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
+        await self._wire.close()
 
     async def _send_all(self) -> None:
         failures = 0
@@ -118,11 +121,8 @@ class Lane:
 
     async def _send(self, calls: list[_Call]) -> list[_Call]:
         """Send calls in one round trip; returns those that must be sent again."""
-        pipe = self._redis.pipeline(transaction=False)
-        for call in calls:
-            pipe.execute_command(*call.command)
         try:
-            replies = await pipe.execute(raise_on_error=False)
+            replies = await self._wire.exchange([call.command for call in calls], _LONGEST_ANSWER)
         except _AWAY as error:
             for call in calls:
                 call.as_repeat()
@@ -144,7 +144,7 @@ class Lane:
         refused = [call for call in calls if not call.reloaded]
         if refused:
             # The name may lead to another server by now, one that is the primary.
-            await self._redis.connection_pool.disconnect()
+            await self._wire.disconnect()
         return reloaded + _still_patient(refused, BusyLoadingError("it loads its data, or is a replica"))
 
 

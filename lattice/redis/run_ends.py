@@ -7,8 +7,8 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError, RedisError
 
-from lattice.redis.connection import patient_copy
 from lattice.redis.keys import Keys
+from lattice.redis.wire import Reply, Wire
 from lattice.run_store import RUN_ENDED
 
 __all__ = ["RunEnds"]
@@ -30,7 +30,7 @@ class RunEnds:
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis: Any = redis
-        self._waiter: Any = patient_copy(redis)
+        self._wire = Wire(redis)
         self._keys = keys
         self._offsets: dict[bytes, bytes] = {}
         self._waiting: dict[bytes, list[asyncio.Future[None]]] = {}
@@ -65,7 +65,7 @@ class RunEnds:
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
-        await self._waiter.aclose()
+        await self._wire.close()
 
     def _forget(self, stream: bytes, future: "asyncio.Future[None]") -> None:
         if future.done() and not future.cancelled():
@@ -99,8 +99,8 @@ class RunEnds:
             block_ms = _BLOCK_MS if client_id is not None else _SHORT_BLOCK_MS
             while self._offsets:
                 self._reading, self._blocked = dict(self._offsets), client_id
-                async with asyncio.timeout(block_ms / 1000 + _MARGIN):
-                    found = await self._waiter.xread(self._reading, block=block_ms)
+                streams = (*self._reading.keys(), *self._reading.values())
+                found = await self._ask(block_ms, "XREAD", "BLOCK", block_ms, "STREAMS", *streams)
                 self._blocked = None
                 self._take(dict(found))
                 await asyncio.sleep(min(len(self._offsets) * _PACE, _LONGEST_PACE))
@@ -113,9 +113,15 @@ class RunEnds:
     async def _own_id(self) -> int | None:
         """The id by which a read can be broken off; None for a user who may not ask for it."""
         try:
-            return int(await self._waiter.client_id())
+            return int(await self._ask(0, "CLIENT", "ID"))
         except NoPermissionError:
             return None
+
+    async def _ask(self, block_ms: int, *command: Any) -> Reply:
+        (reply,) = await self._wire.exchange([command], block_ms / 1000 + _MARGIN)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def _take(self, found: Mapping[bytes, list[tuple[bytes, dict[bytes, bytes]]]]) -> None:
         for stream, entries in found.items():

@@ -9,7 +9,6 @@ from lattice.redis.connection import (
     check_server,
     open_blocking_redis,
     open_redis,
-    patient_copy,
     redact_url,
 )
 from tests.redis_server import free_port, own_server, wait_until_up
@@ -147,9 +146,6 @@ async def test_a_short_socket_timeout_in_the_url_does_not_break_blocking(redis_u
     client = open_redis(f"{redis_url}?socket_timeout=0.05")
     assert client.connection_pool.connection_kwargs["socket_timeout"] >= 15
     assert await client.blpop(["nothing"], timeout=0.2) is None
-    patient = patient_copy(client)
-    assert await patient.blpop(["nothing"], timeout=0.2) is None
-    await patient.aclose()
     await client.aclose()
 
 

@@ -1,0 +1,67 @@
+"""One connection, used directly: commands out, replies back."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+__all__ = ["Command", "Reply", "Wire"]
+
+Command = tuple[Any, ...]
+Reply = Any
+
+
+class Wire:
+    """A connection out of a client's pool, kept until ``close``.
+
+    The client would take a connection, start two timers and make a pipeline for every round trip, which costs more than
+    the round trip does. Here one limit holds for the whole exchange. Not to be used by two at once.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._pool: Any = redis.connection_pool
+        self._parsers = redis.response_callbacks
+        self._connection: Any = None
+        self._own_timeout: float | None = None
+
+    async def exchange(self, commands: Sequence[Command], within: float) -> list[Reply]:
+        """Send commands in one go and return their replies; what the server refused is an exception among them.
+
+        Raises:
+            redis.exceptions.DataError: a command cannot be written; none was sent.
+            redis.exceptions.ConnectionError, OSError: the connection broke, or ``within`` seconds went by: it is not
+                known which of the commands were carried out. The next exchange connects anew.
+        """
+        async with asyncio.timeout(within):
+            connection = self._connection or await self._connect()
+            await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+            return [await self._reply(connection, command[0]) for command in commands]
+
+    async def _connect(self) -> Any:
+        connection = await self._pool.get_connection()
+        self._own_timeout, connection.socket_timeout = connection.socket_timeout, None
+        self._connection = connection
+        return connection
+
+    async def _reply(self, connection: Any, name: str) -> Reply:
+        try:
+            reply = await connection.read_response()
+        except ResponseError as error:
+            return error
+        parse = self._parsers.get(name)
+        return reply if parse is None else parse(reply)
+
+    async def disconnect(self) -> None:
+        """Hang up; the next exchange connects anew, perhaps to another server behind the same name."""
+        if self._connection is not None:
+            await self._connection.disconnect(nowait=True)
+
+    async def close(self) -> None:
+        """Hang up and give the connection back to its pool."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.socket_timeout = self._own_timeout
+            await connection.disconnect()
+            await self._pool.release(connection)
