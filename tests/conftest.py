@@ -8,6 +8,8 @@ import redis as blocking
 from lattice.redis.connection import open_redis
 from tests.redis_server import NoServerError, any_server, find_cli
 
+pytest.register_assert_rewrite("tests.scenarios")  # where expectations stand beside what they are about
+
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory):

@@ -26,7 +26,7 @@ COMMANDS = {
     "lattice-coordinator": "workers.coordinator",
     "lattice-submit": "workers.submit",
 }
-PRELOAD = (*COMMANDS.values(), "lattice.client", "lattice.testing", "lattice.redis.run_store")
+PRELOAD = (*COMMANDS.values(), "lattice.client", "lattice.testing", "tests.scenarios.app")
 
 
 class Zygote:

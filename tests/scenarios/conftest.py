@@ -1,24 +1,58 @@
-"""The worlds that every scenario runs in: one process with a memory or SQLite mailbox, and processes on Redis."""
+"""The worlds: one process with a memory or SQLite mailbox, hosts on Redis in one process, and processes."""
+
+from itertools import count
 
 import pytest
 
 from lattice.redis.connection import open_redis
 from tests.contracts.backends import RedisBackend
-from tests.scenarios.worlds import LocalWorld, RedisWorld, sqlite_mailbox
+from tests.processes.commands import Commands
+from tests.scenarios.worlds import LocalWorld, ProcessWorld, RedisWorld, sqlite_mailbox
+
+IN_ONE_PROCESS = ["memory", "sqlite", pytest.param("redis", marks=pytest.mark.redis)]
+PROCESSES = pytest.param("processes", marks=[pytest.mark.redis, pytest.mark.processes])
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.redis)])
+@pytest.fixture(params=IN_ONE_PROCESS)
 async def world(request, tmp_path):
+    """A world for scenarios whose agents share what only one process can share."""
+    async for world in _world(request, tmp_path, None):
+        yield world
+
+
+@pytest.fixture(params=[*IN_ONE_PROCESS, PROCESSES])
+async def every_world(request, tmp_path, name):
+    """A world for the scenario of that name."""
+    async for world in _world(request, tmp_path, name):
+        yield world
+
+
+async def _world(request, folder, name):
     if request.param == "memory":
-        yield LocalWorld(lambda: None)
+        yield LocalWorld(folder, lambda: None)
         return
     if request.param == "sqlite":
-        yield LocalWorld(lambda: sqlite_mailbox(tmp_path / "mail.db"))
+        numbers = count()
+        yield LocalWorld(folder, lambda: sqlite_mailbox(folder / f"mail-{next(numbers)}.db"))
         return
-    client = open_redis(request.getfixturevalue("redis_url"))
+    make = _hosts if request.param == "redis" else _processes
+    async for world in make(request.getfixturevalue("redis_url"), folder, name):
+        yield world
+
+
+async def _hosts(redis_url, folder, _name):
+    client = open_redis(redis_url)
     backend = RedisBackend(client)
-    world = RedisWorld(backend)
+    world = RedisWorld(folder, backend)
     yield world
     await world.close()
     await backend.close()
     await client.aclose()
+
+
+async def _processes(redis_url, folder, name):
+    commands = Commands(folder / "commands", {"LATTICE_REDIS_URL": redis_url}, warm=True)
+    world = ProcessWorld(folder, name, commands, redis_url)
+    yield world
+    await world.close()
+    commands.close()

@@ -1,38 +1,47 @@
-"""The scenarios that have one description: in one process, over hosts on Redis, and over the real commands."""
+"""The scenarios, each from one description: in one process, over hosts on Redis, and over the real commands."""
 
 import pytest
 
-from tests.processes.team_commands import Commands
-from tests.scenarios.app import SCENARIOS, over_processes
-from tests.scenarios.worlds import ProcessWorld
+from tests.scenarios.app import KIND_OF, KINDS, SCENARIOS
 
-ENOUGH = {"a_failed_question", "three_rounds", "the_tokens_of_everybody"}
-"""Left out over real processes: three starts each, and what they would show the others show too."""
+WORLDS = {"memory", "sqlite", "redis", "processes"}
+AT_LEAST = 100
+ABORTED_WHILE = {
+    "the run is queued": "an_abort_of_a_queued_run",
+    "the lead is asked": "an_abort_while_the_lead_is_asked",
+    "the lead is in a tool": "an_abort_in_a_tool_of_the_lead",
+    "work is queued": "an_abort_while_work_is_queued",
+    "work was claimed": "an_abort_when_work_was_claimed",
+    "a member is asked": "an_abort_while_a_member_is_asked",
+    "a member is in a tool": "an_abort_in_a_tool_of_a_member",
+    "a question waits": "an_abort_while_a_question_waits",
+    "the lead waits for one of two": "an_abort_after_the_first_of_two_reports",
+    "the reports are there and the lead is not resumed": "an_abort_between_the_reports_and_the_next_leg",
+    "the lead was resumed": "an_abort_when_the_lead_has_been_resumed",
+    "a member waits for its own handoffs": "an_abort_while_a_member_waits_for_its_own_handoffs",
+    "a nested team is at work": "an_abort_inside_a_team_inside_a_team",
+}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_a_scenario(world, name):
-    """team:EVT-09 team:HND-12 team:FAIL-02 team:HND-15"""
-    described = SCENARIOS[name](world.team)
-    more = {"abort_at": described.abort_at, "permissions": described.permissions}
-    outcome = await world.run(described.team, **more)
-    described.expect(outcome)
-    assert set(outcome.ends.values()) <= {1}, "each work item has one end in the events"
+async def test_a_scenario(every_world, name):
+    await SCENARIOS[name](every_world.make).happen(every_world)
 
 
-@pytest.fixture
-async def commands(redis_url):
-    commands = Commands(redis_url)
-    yield commands
-    await commands.close()
+def test_each_scenario_runs_in_each_world(request):
+    """What the command line leaves out as a whole is not missed; a single one that does not run is."""
+    prefix = request.node.nodeid.replace(request.node.name, "test_a_scenario[")
+    collected = [item.callspec.id for item in request.session.items if item.nodeid.startswith(prefix)]
+    worlds = {one.partition("-")[0] for one in collected}
+    assert sorted(collected) == sorted(f"{world}-{name}" for world in worlds for name in SCENARIOS)
+    if not request.config.option.keyword and request.config.option.markexpr in ("", "not chaos"):
+        assert worlds == WORLDS
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in ENOUGH])
-@pytest.mark.redis
-@pytest.mark.processes
-async def test_a_scenario_over_real_processes(commands, redis_url, name):
-    """team:EVT-09 team:HND-12 team:FAIL-02 team:HND-15"""
-    described = over_processes(name)
-    outcome = await ProcessWorld(commands, redis_url).run(name, described)
-    described.expect(outcome)
-    assert set(outcome.ends.values()) <= {1}, "each work item has one end in the events"
+def test_there_are_enough_scenarios_and_some_of_each_kind():
+    assert len(SCENARIOS) >= AT_LEAST
+    assert [kind for kind in KINDS if kind not in KIND_OF.values()] == []
+
+
+def test_an_abort_is_tried_in_each_phase():
+    assert {phase: name for phase, name in ABORTED_WHILE.items() if KIND_OF.get(name) != "abort"} == {}

@@ -1,4 +1,4 @@
-"""One way to run a team in each world, and one shape for what came of it."""
+"""The ways to run a team, from one process to many, and one shape for what came of it."""
 
 import asyncio
 import inspect
@@ -8,10 +8,15 @@ from functools import partial
 
 from lattice import AbortController, AbortError, create_sqlite_mailbox
 from lattice.client import LatticeClient
-from lattice.mailbox import mailbox_key
+from lattice.mailbox import TeamMessage, mailbox_key
+from lattice.redis.connection import open_redis
+from lattice.redis.run_store import RedisRunStore
+from lattice.team.definition import conversation_policy
+from lattice.team.store_mail import StoreMail
 from tests.cluster import Cluster, until
 from tests.contracts.backends import TEAM
-from tests.teams import brief, team_of
+from tests.scenarios.description import Making
+from tests.teams import brief
 
 __all__ = ["TEAM", "LocalWorld", "Outcome", "ProcessWorld", "RedisWorld"]
 
@@ -37,59 +42,130 @@ class Outcome:
     def briefs(self):
         return [brief(event) for event in self.events]
 
+    def work(self, member):
+        """What the member was asked or handed, without the reports on what it handed off itself."""
+        return [message for message in self.mail[member] if message.work_item_role != "upstream_report"]
+
     def statuses(self, member):
-        return [str(message.status) for message in self.mail[member]]
+        return [str(message.status) for message in self.work(member)]
+
+    def tool_results(self, nth=0):
+        """What the tools of the lead's nth batch returned."""
+        batches = [event["message"]["content"] for event in self.events if event["type"] == "user"]
+        return [block["content"] for block in batches[nth]]
 
     @property
     def ends(self):
-        """How often the end of each work item of the team's members was told, by message id."""
-        ends = [e["message"] for e in self.events if e.get("subtype") in ("done", "failed", "cancelled")]
-        told = [(message["to"], message["id"]) for message in ends]
-        work = [m for messages in self.mail.values() for m in messages if m.work_item_role == "delegation"]
-        return {message.id: told.count((message.to, message.id)) for message in work}
+        """How often the end of each work item of the team's members was told, by message id, if the run sent it."""
+        told = [
+            (e["subtype"], e["message"]["to"], e["message"]["id"]) for e in self.events if e["type"] == "team_message"
+        ]
+        ended = [message for word, *message in told if word in ("done", "failed", "cancelled")]
+        work = [m for box in self.mail.values() for m in box if m.work_item_role == "delegation"]
+        return {m.id: ended.count([m.to, m.id]) for m in work if ("sent", m.to, m.id) in told}
 
     @property
     def reports(self):
         return [message for message in self.mail["manager"] if message.work_item_role == "upstream_report"]
 
+    @property
+    def followups(self):
+        return [message for message in self.mail["manager"] if message.work_item_role == "followup"]
 
-class LocalWorld:
+
+class World:
+    """What a scenario may do with a team. ``make`` makes one for this world; ``concurrency`` is that of its workers."""
+
+    is_local = False
+
+    def __init__(self, folder):
+        self.make = Making(folder, self._team_options)
+        self.stage = self.make.stage
+        self.team = self.make
+        self.concurrency = None
+        self.run_id = None
+        """That of the latest run, where runs have one."""
+
+    def _team_options(self):
+        return {}
+
+    async def run(self, team, task="go", *, within=20, **how):
+        """Run a task; it may be aborted at an event, on a note or an ``asyncio.Event``, or first of all."""
+        async with asyncio.timeout(within):
+            outcome = await self._run(team, task, **how)
+        assert set(outcome.ends.values()) <= {1}, "each work item has one end in the events"
+        return outcome
+
+    async def send(self, team, from_, to, content, **options):
+        """Send mail from outside of any agent."""
+        raise NotImplementedError
+
+    async def drain(self, team):
+        """Have the mail of all members worked off."""
+        raise NotImplementedError
+
+    async def mail(self, team):
+        """Every mailbox of a team, by member; that of the lead is ``manager``."""
+        raise NotImplementedError
+
+    async def close(self):
+        pass
+
+    async def _abort(self, abort, abort_on):
+        """Return when the run is to be aborted."""
+        await (abort.wait() if abort is not None else self.stage.reached(abort_on))
+
+
+class LocalWorld(World):
     """``Team.query`` in this process."""
 
     is_local = True
 
-    def __init__(self, make_mailbox):
+    def __init__(self, folder, make_mailbox):
         self._make_mailbox = make_mailbox
+        super().__init__(folder)
 
-    def team(self, lead, members=(), **options):
-        return team_of(lead, dict(members), name=TEAM, mailbox=self._make_mailbox(), **options)
+    def _team_options(self):
+        return {"mailbox": self._make_mailbox()}
 
-    async def run(self, team, task="go", *, abort=None, abort_at=None, permissions=None, within=10):
-        controller, events, error = AbortController(), [], None
-        watching = None if abort is None else asyncio.create_task(_abort_when(abort, controller))
+    async def _run(self, team, task, *, abort=None, abort_at=None, abort_on=None, abort_first=False, permissions=None):
+        controller, events = AbortController(), []
+        watching = asyncio.create_task(self._watch(controller, abort, abort_on))
         given = {} if permissions is None else {"permissions": permissions}
-        result, status = None, "cancelled"
+        if abort_first:
+            controller.abort()
+        result, status, error = None, "cancelled", None
         try:
-            async with asyncio.timeout(within):
-                async for event in team.query(task, stream=False, signal=controller.signal, **given):
-                    events.append(event.to_dict())
-                    if abort_at is not None and brief(event) == abort_at:
-                        controller.abort()
-                    if event.type == "result":
-                        result = event
+            async for event in team.query(task, stream=False, signal=controller.signal, **given):
+                events.append(event.to_dict())
+                if abort_at is not None and brief(event) == abort_at:
+                    controller.abort()
+                if event.type == "result":
+                    result = event
             status = "failed" if result.is_error else "succeeded"
+            error = {"message": str(result.error)} if result.is_error else None
         except AbortError:
             pass
+        except Exception as problem:
+            status, error = "failed", {"message": str(problem)}
         finally:
-            if watching is not None:
-                watching.cancel()
-        if result is not None and result.is_error:
-            error = {"message": str(result.error)}
+            watching.cancel()
         text = "" if result is None else result.result
         usage = None if result is None else result.total_usage
-        return Outcome(status, text, error, usage, events, await self._mail(team))
+        return Outcome(status, text, error, usage, events, await self.mail(team))
 
-    async def _mail(self, team):
+    async def _watch(self, controller, abort, abort_on):
+        if abort is not None or abort_on is not None:
+            await self._abort(abort, abort_on)
+            controller.abort()
+
+    async def send(self, team, from_, to, content, **options):
+        return await team.send(from_, to, content, **options)
+
+    async def drain(self, team):
+        await team.drain()
+
+    async def mail(self, team):
         boxes = {"manager": "manager", **{member.key: member.mailbox_id for member in team.members}}
         mail = {}
         for name, mailbox_id in boxes.items():
@@ -98,85 +174,156 @@ class LocalWorld:
         return mail
 
 
-class RedisWorld:
+class StoreWorld(World):
+    """Workers and coordinators on Redis; each team is started when it is needed first."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self._starting = asyncio.Lock()
+        self._started = {}
+
+    async def started(self, team):
+        """What works for a team, at work."""
+        async with self._starting:
+            if team.key not in self._started:
+                self._started[team.key] = await self._start(team)
+        return self._started[team.key]
+
+    async def send(self, team, from_, to, content, **options):
+        started = await self.started(team)
+        draft = TeamMessage(id="", from_=from_, to=team.directory.resolve(to), content=content, **options)
+        return await StoreMail(started.store, team.directory).send(draft)
+
+    async def drain(self, team):
+        """Its workers do so all the time."""
+        await until(partial(self._is_drained, team), 20)
+
+    async def _is_drained(self, team):
+        mail = await self.mail(team)
+        boxes = [mail[member.key] for member in team.members]
+        return all(m.status.is_terminal or m.status == "read" for box in boxes for m in box)
+
+    async def mail(self, team):
+        store = (await self.started(team)).store
+        return {
+            name: await store.inbox(mailbox_key(name), "all") for name in ("manager", *(m.key for m in team.members))
+        }
+
+    async def _outcome_of(self, outcome, events, team):
+        events = [event for event in events if event["type"] not in ("stream_event", "run_ended")]
+        text = outcome["result"] if outcome["result"] is not None else ""
+        return Outcome(outcome["status"], text, outcome["error"], outcome["usage"], events, await self.mail(team))
+
+    def _concurrency_of(self, member):
+        """As ``lattice-worker`` has it by default."""
+        return self.concurrency or (1 if conversation_policy(member) == "member" else 10)
+
+
+class RedisWorld(StoreWorld):
     """A coordinator and a worker for each member, each with a host and connections of its own, on a real server."""
 
-    is_local = False
-
-    def __init__(self, backend):
+    def __init__(self, folder, backend):
+        super().__init__(folder)
         self._backend = backend
-        self._clusters = {}
         self._runs = 0
 
-    def team(self, lead, members=(), **options):
-        return team_of(lead, dict(members), name=TEAM, **options)
-
-    async def run(self, team, task="go", *, abort=None, abort_at=None, permissions=None, within=10):
-        cluster = await self._cluster(team)
+    async def _run(self, team, task, *, abort=None, abort_at=None, abort_on=None, abort_first=False, permissions=None):
+        cluster = await self.started(team)
         coordinator = next(process for process in cluster.processes if process.coordinator)
         self._runs += 1
-        run_id = f"run-{self._runs}"
-        options = {} if permissions is None else {"permissions": permissions}
-        await cluster.submit(task, run_id, options=options)
+        run_id = self.run_id = f"run-{self._runs}"
+        await cluster.submit(task, run_id, options={} if permissions is None else {"permissions": permissions})
+        if abort_first:
+            await cluster.store.cancel_run(run_id, "the test says so")
         driving = coordinator.drive(run_id)
-        if abort is not None:
-            await asyncio.wait_for(abort.wait(), within)
-            await cluster.store.cancel_run(run_id, "the test says so")
         if abort_at is not None:
-            await until(partial(_told, cluster, run_id, abort_at))
+            await until(partial(_told, cluster, run_id, abort_at), 20)
+        if abort is not None or abort_on is not None:
+            await self._abort(abort, abort_on)
+        if abort_at is not None or abort is not None or abort_on is not None:
             await cluster.store.cancel_run(run_id, "the test says so")
-        outcome = await asyncio.wait_for(driving, within)
-        return await _outcome_of(outcome, await cluster.events(run_id), cluster.store, team)
+        return await self._outcome_of(await driving, await cluster.events(run_id), team)
 
-    async def _cluster(self, team):
-        if id(team) not in self._clusters:
-            cluster = self._clusters[id(team)] = Cluster(self._backend, team)
-            await cluster.workers()
-            await cluster.coordinator()
-        return self._clusters[id(team)]
+    async def _start(self, team):
+        cluster = Cluster(self._backend if team.key == TEAM else _Space(self._backend, team.key), team)
+        for member in team.members:
+            await cluster.worker(member.key, concurrency=self._concurrency_of(member))
+        await cluster.coordinator()
+        return cluster
 
     async def close(self):
-        for cluster in self._clusters.values():
+        for cluster in self._started.values():
             await cluster.close()
 
 
-async def _abort_when(event, controller):
-    await event.wait()
-    controller.abort()
+class _Space:
+    """The backend of another team on the same server."""
+
+    def __init__(self, backend, key):
+        self.store = partial(backend.space, key)
+        self.space = backend.space
 
 
 async def _told(cluster, run_id, event):
     return event in map(brief, await cluster.events(run_id))
 
 
-async def _outcome_of(outcome, events, store, team):
-    """What came of a run, from what a store knows of it."""
-    events = [event for event in events if event["type"] not in ("stream_event", "run_ended")]
-    mail = {name: await store.inbox(mailbox_key(name), "all") for name in ("manager", *(m.key for m in team.members))}
-    text = outcome["result"] if outcome["result"] is not None else ""
-    return Outcome(outcome["status"], text, outcome["error"], outcome["usage"], events, mail)
+class ProcessWorld(StoreWorld):
+    """The real commands: a coordinator and a worker for each member, each a process of its own."""
 
-
-class ProcessWorld:
-    """The real commands: a coordinator and a worker for each member, started for one scenario."""
-
-    is_local = False
-
-    def __init__(self, commands, redis_url):
+    def __init__(self, folder, name, commands, redis_url):
+        super().__init__(folder)
         self._commands = commands
         self._redis_url = redis_url
+        self._env = {"LATTICE_APP": APP, "LATTICE_TEST_SCENARIO": name, "LATTICE_TEST_STAGE": str(folder)}
 
-    async def run(self, name, described, within=30):
-        team, start = described.team, partial(self._commands.start, env={"LATTICE_TEST_SCENARIO": name})
-        await start("lattice-coordinator", app=APP)
+    async def _run(self, team, task, *, abort_at=None, abort_on=None, abort_first=False, permissions=None):
+        client = (await self.started(team)).client
+        run_id = self.run_id = await client.submit(
+            task, options={} if permissions is None else {"permissions": permissions}
+        )
+        if abort_first:
+            await client.cancel(run_id)
+        aborting = asyncio.create_task(self._cancel_on(client, run_id, abort_on))
+        events = []
+        async for _, event in client.events(run_id):
+            events.append(event)
+            if brief(event) == abort_at:
+                await client.cancel(run_id)
+        await aborting
+        return await self._outcome_of(await client.result(run_id), events, team)
+
+    async def _cancel_on(self, client, run_id, abort_on):
+        if abort_on is not None:
+            await self._abort(None, abort_on)
+            await client.cancel(run_id)
+
+    async def _start(self, team):
+        env = {**self._env, "LATTICE_TEST_TEAM": team.key}
+        self._commands.start("lattice-coordinator", **env)
         for member in team.members:
-            await start("lattice-worker", "--member", member.key, app=APP)
-        async with LatticeClient(team=TEAM, redis_url=self._redis_url) as client, asyncio.timeout(within):
-            options = {} if described.permissions is None else {"permissions": described.permissions}
-            run_id = await client.submit("go", options=options)
-            events = []
-            async for _, event in client.events(run_id):
-                events.append(event)
-                if brief(event) == described.abort_at:
-                    await client.cancel(run_id)
-            return await _outcome_of(await client.result(run_id), events, client, team)
+            words = ("--member", member.key, "--concurrency", self._concurrency_of(member))
+            self._commands.start("lattice-worker", *words, **env)
+        return await _Line(team, self._redis_url).open()
+
+    async def close(self):
+        for line in self._started.values():
+            await line.close()
+
+
+class _Line:
+    """The connections of the test itself to a team's key space."""
+
+    def __init__(self, team, redis_url):
+        self._redis = open_redis(redis_url)
+        self.store = RedisRunStore(self._redis, team.key)
+        self.client = LatticeClient(team=team.key, redis_url=redis_url)
+
+    async def open(self):
+        await self.client.__aenter__()
+        return self
+
+    async def close(self):
+        await self.client.__aexit__(None, None, None)
+        await self.store.close()
+        await self._redis.aclose()
