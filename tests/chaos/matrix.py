@@ -13,7 +13,7 @@ from tests.chaos.memory import rq_is_done
 from tests.chaos.processes import Processes
 from tests.chaos.record import read_record
 from tests.chaos.world import read_world
-from tests.processes.team_commands import until
+from tests.processes.commands import eventually
 
 APP = "tests.chaos.app:team"
 LEASE = "1s"
@@ -59,7 +59,7 @@ async def deaths(redis_url, folder, team, role, member, faults, *, latency="0-0"
             successor = processes.start(role, member)
             result = await client.result(run_id, timeout=30)
             findings = check(await story_of(redis, team, folder, {run_id: number}))
-            await until(lambda: rq_is_done(redis, team))
+            await eventually(lambda: rq_is_done(redis, team))
             if result["status"] != "succeeded":
                 findings.problems.append(("run_ends", f"ended {result}"))
             yield findings

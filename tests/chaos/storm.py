@@ -24,8 +24,8 @@ from tests.chaos.processes import Processes
 from tests.chaos.record import read_record
 from tests.chaos.watch import Recovery
 from tests.chaos.world import read_world
+from tests.processes.commands import eventually
 from tests.processes.servers import RedisServer
-from tests.processes.team_commands import until
 
 APP = "tests.chaos.app:team"
 TEAM = "storm"
@@ -308,7 +308,7 @@ class Storm:
     async def _judge(self, calm):
         await self._until(lambda: not any(p.stopped for p in self.slots.values() if p.alive), 30, "all are thawed")
         await self.redis.connection_pool.disconnect()  # some of its connections are from before a restart
-        await until(lambda: rq_is_done(self.redis, TEAM), 60)
+        await eventually(lambda: rq_is_done(self.redis, TEAM), 60)
         await asyncio.sleep(1.5)  # what a cancelled run may still do, it does now
         for cancel in self.cancels.values():
             self._mark_deaf(cancel)

@@ -16,7 +16,7 @@ from tests.chaos.faults import FAULT
 from tests.chaos.matrix import story_of, team_of_processes
 from tests.chaos.memory import after_retention, rq_is_done
 from tests.chaos.record import read_record
-from tests.processes.team_commands import until
+from tests.processes.commands import eventually
 
 pytestmark = [pytest.mark.chaos, pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -43,7 +43,9 @@ async def what_is_found_broken(redis_url, folder, team, name, variant):
         story = await story_of(redis, team, folder, {run_id: 1}, cancels=cancels)
         findings = check(story)
         if not variant.never_ends:
-            await until(lambda: rq_is_done(redis, team))  # whoever drove the run is not killed before it could say so
+            await eventually(
+                lambda: rq_is_done(redis, team)
+            )  # whoever drove the run is not killed before it could say so
             processes.close()  # who still forgets runs, forgets them by the sound scripts
             left, _ = await after_retention(redis, store, team)
             findings.expect("memory", not left, f"left: {left}")
@@ -61,7 +63,7 @@ async def _drive(processes, client, store, folder, variant):
         assert await doomed.ended(20) == -9
         processes.start(role, member)
     if variant.cancelled:
-        await until(lambda: any(line.get("actor") == "alpha" for line in read_record(folder)))
+        await eventually(lambda: any(line.get("actor") == "alpha" for line in read_record(folder)))
     else:
         with suppress(RunTimeoutError):
             await client.result(run_id, timeout=3 if variant.never_ends else 30)

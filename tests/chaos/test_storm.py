@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.storm import KINDS, Plan, Storm
-from tests.processes.team_commands import ROOT, until
+from tests.processes.commands import ROOT, eventually
 
 pytestmark = [pytest.mark.chaos, pytest.mark.redis, pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -57,7 +57,7 @@ async def test_a_storm_that_is_broken_off_leaves_no_process_behind(tmp_path, num
         stderr=asyncio.subprocess.DEVNULL,
         start_new_session=True,
     )
-    await until(lambda: len(running_in(tmp_path)) > len(KINDS), 60)
+    await eventually(lambda: len(running_in(tmp_path)) > len(KINDS), 60)
     storm.send_signal(number)
     code = await asyncio.wait_for(storm.wait(), 60)
     if number == signal.SIGKILL:  # nobody is left to end the server
@@ -66,4 +66,4 @@ async def test_a_storm_that_is_broken_off_leaves_no_process_behind(tmp_path, num
         os.kill(servers[0], signal.SIGTERM)
     else:
         assert code == 130
-    await until(lambda: not running_in(tmp_path) and not fork_servers(storm.pid))
+    await eventually(lambda: not running_in(tmp_path) and not fork_servers(storm.pid))

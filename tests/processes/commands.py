@@ -31,7 +31,7 @@ def until(condition, what="it", bound=BOUND):
     raise AssertionError(f"{what} did not happen within {bound:g} s")
 
 
-async def eventually(condition, what="it", bound=BOUND):
+async def eventually(condition, bound=BOUND, what="it"):
     """Wait until a condition, plain or async, is true and return its value."""
     deadline = time.monotonic() + bound
     while time.monotonic() < deadline:

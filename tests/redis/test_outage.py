@@ -10,8 +10,8 @@ from lattice.runs import Lease
 from lattice.team.host import Host
 from lattice.team.upkeep import LeaseWatch
 from tests.contracts.work import DONE, handed_off, item, step
+from tests.processes.commands import eventually
 from tests.processes.servers import RedisServer
-from tests.processes.team_commands import until
 from tests.redis.conftest import TEAM
 
 SHORT = 1_000
@@ -48,7 +48,7 @@ async def test_an_outage_that_is_longer_than_the_lease_takes_nothing_away_from_t
 
     come_back = take_away(server)
     gone = time.time() + 2 * SHORT / 1000
-    await until(lambda: time.time() > gone)
+    await eventually(lambda: time.time() > gone)
     come_back()
     assert await watch.look() == [], "whoever comes first frees nothing"
 
@@ -61,7 +61,7 @@ async def test_an_outage_that_is_longer_than_the_lease_takes_nothing_away_from_t
         found.extend(await watch.look())
         return found
 
-    await until(look)
+    await eventually(look)
     assert [(lost.kind, lost.id) for lost in found] == [("message", dead.lease.id)]
     assert not any(one.lost for one in held)
     assert (await holders.settle(living.lease, DONE, step(living.item.conversation))).word == "settled"

@@ -9,7 +9,7 @@ from lattice.redis.connection import open_redis
 from lattice.redis.run_store import RedisRunStore
 from lattice.run_store import StoreOptions
 from tests.contracts.work import LEASE, handed_off, item
-from tests.processes.team_commands import until
+from tests.processes.commands import eventually
 from tests.redis.conftest import TEAM
 from tests.redis.proxy import Proxy
 from tests.redis_server import own_server
@@ -87,7 +87,7 @@ async def test_the_connection_is_killed_before_the_server_has_answered(store, sh
     await lost_work(store, redis_client, keys)
     await redis_client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
     reclaiming = asyncio.create_task(shaky.reclaim_expired("lead-2", LEASE))
-    await until(lambda: _is_waiting(redis_client))
+    await eventually(lambda: _is_waiting(redis_client))
     await redis_client.client_kill_filter(_type="normal", skipme=True)
     await redis_client.execute_command("CLIENT", "UNPAUSE")
     assert words_of(await reclaiming) == ALL
@@ -122,7 +122,7 @@ async def test_the_server_is_no_longer_the_primary(tmp_path):
         await lost_work(store, client, store.keys)
         await client.execute_command("REPLICAOF", "127.0.0.1", "1")
         reclaiming = asyncio.create_task(store.reclaim_expired("lead-2", LEASE))
-        await until(lambda: _was_refused(client))
+        await eventually(lambda: _was_refused(client))
         assert not reclaiming.done()
         await client.execute_command("REPLICAOF", "NO", "ONE")
         assert words_of(await reclaiming) == ALL
