@@ -32,6 +32,10 @@ class ToolJournal(Protocol):
         """Record that the handler is about to run; when this returns the record is durable."""
         ...
 
+    async def starting(self, tool_use_id: str) -> None:
+        """Hear that a handler is about to run that may run again, so its start is not recorded; raise to stop it."""
+        ...
+
     async def finished(self, entry: JournalEntry) -> None:
         """Record the result of a call."""
         ...
@@ -56,6 +60,9 @@ class MemoryJournal:
     async def started(self, tool_use_id: str) -> None:
         """Record a start."""
         self._entries[tool_use_id] = JournalEntry(tool_use_id)
+
+    async def starting(self, tool_use_id: str) -> None:
+        """Let it run."""
 
     async def finished(self, entry: JournalEntry) -> None:
         """Record a result."""

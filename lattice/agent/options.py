@@ -189,7 +189,7 @@ def check_ports(values: Mapping[str, Any]) -> None:
     wanted = {
         "model_client": ("create_message",),
         "history_store": ("load", "append", "replace"),
-        "journal": ("load", "started", "finished", "clear"),
+        "journal": ("load", "started", "starting", "finished", "clear"),
     }
     for name, methods in wanted.items():
         port = values.get(name)

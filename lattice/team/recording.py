@@ -312,6 +312,11 @@ class RunJournal:
         await recorder.flush()
         await recorder.host.check(recorder.held)
 
+    async def starting(self, tool_use_id: str) -> None:
+        """Make sure that the lease is still ours: what runs again must not run for two holders at once."""
+        del tool_use_id
+        await self._recorder.host.check(self._recorder.held)
+
     async def finished(self, entry: JournalEntry) -> None:
         """Record a result."""
         self._recorder.add_finished(entry)

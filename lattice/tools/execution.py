@@ -184,9 +184,12 @@ async def _attempt(
         if denial is not None:
             return error_outcome(call, denial, None)
     value = parse_input(definition, call) if parsed is UNSET else parsed
-    if environment.journal is not None and _starts_are_kept(definition, environment):
+    if environment.journal is not None:
         try:
-            await environment.journal.started(call_id)
+            if _starts_are_kept(definition, environment):
+                await environment.journal.started(call_id)
+            else:
+                await environment.journal.starting(call_id)
         except ESCAPING as error:
             state.fail(error)
             return not_started(call, state)

@@ -196,6 +196,32 @@ async def test_a_member_that_dies_goes_on_from_its_last_step(start):
     assert len(tasks) == 1
 
 
+async def test_a_worker_that_was_stopped_past_its_lease_begins_no_further_tool_call(start):
+    """Not even one that may run again: it would run beside that of the new holder, or after its result was recorded."""
+    gate, runs = Gate(), []
+
+    async def slow(value):
+        runs.append(value["n"])
+        await gate()
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    tools = [tool("slow", "Slow.", schema, slow, on_recovery="rerun")]
+    member = spec("a", [turn(tool_use("slow", {"n": 0}), tool_use("slow", {"n": 1})), "never said"], tools=tools)
+    cluster = start(crew(lead_of(handoff("a")), {"a": member}))
+    stopped = await cluster.worker("a")
+    coordinator = await cluster.coordinator()
+    await cluster.submit()
+    coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    await cluster.expire()
+    assert len(await cluster.store.claim("a", "another process", 10**12)) == 1
+    for held in stopped.host._held.values():
+        held.valid_until = 0.0  # so much time has passed, and nothing in this process noticed
+    gate.open.set()
+    await until(lambda: not stopped.worker.busy)
+    assert runs == [0]
+
+
 async def test_a_worker_that_could_not_look_for_lost_work_looks_again(start):
     gate = Gate()
 
