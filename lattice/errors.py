@@ -10,6 +10,7 @@
     ├── MissingOutputError                an agent with an output schema ended without submitting
     ├── AbortError                        the caller's signal ended the work
     ├── TimeoutError (also the builtin)   a deadline passed
+    │   └── AskTimeoutError               an agent that was asked has not answered in time
     ├── ConcurrentQueryError              an agent was asked twice at once
     ├── SizeLimitError                    a text is larger than a mailbox takes
     ├── ConversationLimitError            a conversation has become larger than the store keeps
@@ -32,6 +33,7 @@ __all__ = [
     "AbortError",
     "AgentSDKError",
     "AppError",
+    "AskTimeoutError",
     "BudgetExceededError",
     "ConcurrentQueryError",
     "ConversationLimitError",
@@ -149,6 +151,10 @@ class AbortError(LatticeError):
 
 class TimeoutError(LatticeError, builtins.TimeoutError):  # noqa: A001 - the documented name
     """A deadline passed."""
+
+
+class AskTimeoutError(TimeoutError):
+    """An agent that was asked has not answered in time."""
 
 
 class ConcurrentQueryError(LatticeError):

@@ -181,7 +181,10 @@ class RunStore(Protocol):
         ...
 
     async def update_status(self, message_id: str, status: str) -> bool:
-        """Move a message along ``ALLOWED_MOVES``; False when it is unknown or the move is refused."""
+        """Move a message along ``ALLOWED_MOVES``; False when it is unknown or the move is refused.
+
+        Work that is cancelled takes along what was asked or handed off for it; the run's events tell of each.
+        """
         ...
 
     async def get(self, message_id: str) -> TeamMessage | None:
@@ -262,6 +265,10 @@ class RunStore(Protocol):
         ...
 
     # --- leases and processes -----------------------------------------------------------------------------------
+
+    async def now(self) -> int:
+        """Return the epoch milliseconds of the store's clock."""
+        ...
 
     async def renew(self, leases: Sequence[Lease], lease_ms: int) -> list[Lease]:
         """Extend leases; returns those that are lost."""

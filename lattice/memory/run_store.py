@@ -131,11 +131,25 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
                 state.ready, state.kept_for = False, None
             if state is None or not state.open or not target.is_terminal:
                 return await self._adapter.update_status(message_id, target)
-            holder = state.lease
-            moved = await self._work.close(state, target)
-            if moved and holder is not None:
-                self._work.signal(holder.owner, f"cancel:{message_id}")
+            return await self._finish(state, target)
+
+    async def _finish(self, state: ItemState, target: MessageStatus) -> bool:
+        """End a message, and with work that is cancelled what was asked or handed off for it."""
+        work, message = self._work, state.item.message
+        holder, batch = state.lease, state.item.batch
+        moved = await work.close(state, target)
+        if moved and holder is not None:
+            work.signal(holder.owner, f"cancel:{message.id}")
+        run = work.runs.get(message.run_id or "")
+        if not moved or target is not MessageStatus.CANCELLED or batch is None or run is None:
             return moved
+        if not run.record.status.is_terminal:
+            await work.tell(run, "cancelled", state, message.id, message.to)
+        for child in [work.items[message_id] for message_id in run.messages]:
+            parent = work.batches.get(child.item.batch or "")
+            if child.open and parent is not None and (parent.parent.kind, parent.parent.id) == ("message", message.id):
+                await self._finish(child, target)
+        return True
 
     async def get(self, message_id: str) -> TeamMessage | None:
         """See ``RunStore.get``."""

@@ -61,8 +61,13 @@ class Post(Protocol):
         """Accept a handoff; it is sent at once, or with the others of its response."""
         ...
 
-    async def ask(self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]]) -> TeamMessage:
-        """Send a question and return the report on it, or the question itself if it was cancelled."""
+    async def ask(
+        self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]], timeout_ms: int | None
+    ) -> TeamMessage | None:
+        """Send a question and return the report on it, or the question itself if it was cancelled.
+
+        None if it was cancelled because no report has come within ``timeout_ms`` of the sending.
+        """
         ...
 
     async def reports(self) -> tuple[TeamMessage, ...]:

@@ -5,14 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
+from lattice.abort import AbortSignal
 from lattice.agent.agent import Agent
 from lattice.agent.spec import is_agent_spec
 from lattice.encoding import compact_json, pretty_json
-from lattice.errors import LatticeError, MissingOutputError, OptionError, ToolExecutionError
+from lattice.errors import AskTimeoutError, LatticeError, MissingOutputError, OptionError, ToolExecutionError
 from lattice.messages import add_usage
 from lattice.team.answers import Answer
+from lattice.team.deadlines import read_ask_timeout, within
 from lattice.team.delegation import DelegateRequest, DelegateResult
-from lattice.team.failures import AgentRuntimeFailure, error_of
+from lattice.team.failures import AgentRuntimeFailure, error_of, failure_of, failure_text
 from lattice.team.names import clean_tool_name
 from lattice.team.prompts import compose_task
 from lattice.team.tool_input import DELEGATION_INPUT, AgentToolInput
@@ -32,6 +34,7 @@ class AgentToolOptions(TypedDict, total=False):
     map_input: Callable[[Any], Any] | None
     is_concurrency_safe: Callable[[Any], Any] | bool | None
     metadata: dict[str, Any] | None
+    ask_timeout_ms: int | None
 
 
 class ChildOutputError(ToolExecutionError):
@@ -50,7 +53,9 @@ def agent_tool(name: str, target: Any, options: Mapping[str, Any] | None = None,
         target: an ``AgentSpec`` (a fresh session per call), or anything with ``query`` and ``prompt``.
         options: the same as ``keywords``, as a dict.
         keywords: ``description``, ``target_mailbox_id``, ``output_schema`` (inherited from the target if not given),
-            ``input_schema`` with ``map_input`` (typed delegation, ask only), ``is_concurrency_safe``, ``metadata``.
+            ``input_schema`` with ``map_input`` (typed delegation, ask only), ``is_concurrency_safe``, ``metadata``,
+            ``ask_timeout_ms`` (how long an ask waits for its answer, counted from the ask; then what was asked is
+            cancelled and the call fails with the code ``timeout``).
 
     Raises:
         OptionError: an option is unknown or does not fit the target.
@@ -152,7 +157,16 @@ def _description(text: str, target: Any, handler: "_AgentTool") -> str:
 class _AgentTool:
     """The handler of an agent tool."""
 
-    __slots__ = ("_label", "_map_input", "_name", "_parse_output", "has_schema", "target", "target_mailbox_id")
+    __slots__ = (
+        "_label",
+        "_map_input",
+        "_name",
+        "_parse_output",
+        "_timeout_ms",
+        "has_schema",
+        "target",
+        "target_mailbox_id",
+    )
 
     def __init__(self, name: str, label: str, target: Any, options: Mapping[str, Any]) -> None:
         check_target(label, target)
@@ -160,6 +174,7 @@ class _AgentTool:
         self._label = label
         self.target = target
         self._map_input = options.get("map_input")
+        self._timeout_ms = read_ask_timeout(options.get("ask_timeout_ms"), label)
         self.target_mailbox_id = options.get("target_mailbox_id")
         schema = _output_schema(label, target, options.get("output_schema"))
         self.has_schema = schema is not None
@@ -206,6 +221,7 @@ class _AgentTool:
             target_mailbox_id=self.target_mailbox_id,
             workspace_grants=grants,
             tool_use_id=context.tool_use_id,
+            timeout_ms=None if mode == "handoff" else self._timeout_ms,
         )
 
     async def _ask_typed(self, value: Any, context: ToolContext) -> str:
@@ -224,14 +240,24 @@ class _AgentTool:
 
     async def _ask_directly(self, task: Any, context: ToolContext) -> str:
         agent = self.target.spawn() if is_agent_spec(self.target) else self.target
-        options: dict[str, Any] = {"signal": context.signal}
+        options: dict[str, Any] = {}
         if context.context is not None:
             options["context"] = context.context
+        # A host's own agent may not know the option; an agent or a team of ours may do what its caller may.
+        if context.permissions is not None and (isinstance(agent, Agent) or callable(getattr(agent, "drain", None))):
+            options["permissions"] = context.permissions
         lineage = context.lineage
         if isinstance(agent, Agent) and lineage is not None and lineage.tracer is not None:
             options["trace_parent"] = (lineage.session_id, lineage.run_id)
             options["tracer"] = agent.tracer or lineage.tracer
-        answer = Answer(await agent.prompt(task, **options))
+
+        async def ask(signal: AbortSignal | None) -> Answer:
+            return Answer(await agent.prompt(task, signal=signal, **options))
+
+        try:
+            answer = await within(self._timeout_ms, self._name, context.signal, ask)
+        except AskTimeoutError as late:
+            raise ToolExecutionError(failure_text(self._name, failure_of(late)), cause=late) from late
         if lineage is not None:
             add_usage(lineage.usage, answer.total_usage or answer.usage)
         if answer.is_error:

@@ -7,6 +7,7 @@ from typing import Any
 from lattice.errors import OptionError
 from lattice.mailbox import LEAD_MAILBOX
 from lattice.runs import member_conversation, run_conversation
+from lattice.team.deadlines import read_ask_timeout
 from lattice.team.names import SEPARATOR, clean_name, clean_tool_name, member_mailbox
 from lattice.team.retries import NO_RETRY, RetryPolicy, read_retry
 
@@ -29,7 +30,8 @@ class TeamMemberDefinition:
 
     ``key`` is the name as it stands in keys and tool names. ``conversation`` is None where the kind of ``agent``
     decides. ``retry`` says how often, and after which failures, work is tried again before its failure is reported;
-    ``timeout_ms`` how long one try may take, in milliseconds. ``own_queue`` is set for an agent that is
+    ``timeout_ms`` how long one try may take, ``ask_timeout_ms`` how long the lead waits for an answer, in milliseconds.
+    ``own_queue`` is set for an agent that is
     no member but stands behind a member's tool.
     """
 
@@ -41,6 +43,7 @@ class TeamMemberDefinition:
     conversation: str | None = None
     retry: RetryPolicy = NO_RETRY
     timeout_ms: int | None = None
+    ask_timeout_ms: int | None = None
     own_queue: str | None = None
     key: str = field(init=False)
 
@@ -63,6 +66,7 @@ def team_member(
     conversation: str | None = None,
     retry: int | Mapping[str, Any] | RetryPolicy | None = None,
     timeout_ms: int | None = None,
+    ask_timeout_ms: int | None = None,
 ) -> TeamMemberDefinition:
     """Define a member of a team.
 
@@ -77,6 +81,8 @@ def team_member(
             more: ``{"attempts": 5, "first_delay": 2.0, "longest_delay": 60.0, "codes": ["rate_limit", "overload"]}``.
             Work that waits for its next try holds no place and no lease.
         timeout_ms: how long one try of a work item may take, in milliseconds; None is for ever.
+        ask_timeout_ms: how long the lead waits for an answer when it asks, in milliseconds from the ask; then what was
+            asked is cancelled, and the lead's call fails with the code ``timeout``. None is for ever.
 
     Raises:
         OptionError: an option cannot be used.
@@ -99,6 +105,7 @@ def team_member(
         conversation=conversation,
         retry=read_retry(retry, f"team_member({name!r})"),
         timeout_ms=timeout_ms,
+        ask_timeout_ms=read_ask_timeout(ask_timeout_ms, f"team_member({name!r})"),
     )
 
 

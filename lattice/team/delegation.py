@@ -11,7 +11,12 @@ from lattice.tools.tool import UNSET
 
 __all__ = ["DelegateRequest", "DelegateResult"]
 
-_CAMEL = {"targetMailboxId": "target_mailbox_id", "workspaceGrants": "workspace_grants", "toolUseId": "tool_use_id"}
+_CAMEL = {
+    "targetMailboxId": "target_mailbox_id",
+    "workspaceGrants": "workspace_grants",
+    "toolUseId": "tool_use_id",
+    "timeoutMs": "timeout_ms",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +24,8 @@ class DelegateRequest:
     """Work for another agent.
 
     ``name`` is the tool's name, ``agent`` the target behind it. ``wait`` is ``"result"`` (an ask) or ``"accepted"`` (a
-    handoff). ``tool_use_id`` makes the request the same one when the call is repeated after a crash.
+    handoff). ``tool_use_id`` makes the request the same one when the call is repeated after a crash. ``timeout_ms`` is
+    how long an answer is waited for.
     """
 
     name: str
@@ -30,6 +36,7 @@ class DelegateRequest:
     target_mailbox_id: str | None = None
     workspace_grants: Any = None
     tool_use_id: str = ""
+    timeout_ms: int | None = None
 
     @classmethod
     def read(cls, request: "DelegateRequest | Mapping[str, Any]") -> "DelegateRequest":

@@ -14,6 +14,7 @@ from lattice.mailbox import LEAD_MAILBOX, MessageStatus, TeamMailbox, TeamMessag
 from lattice.memory.adapter import MailboxAdapter
 from lattice.team.actor import member_source
 from lattice.team.answers import Answer
+from lattice.team.deadlines import within
 from lattice.team.definition import Directory, TeamMemberDefinition
 from lattice.team.delegation import DelegateRequest, DelegateResult
 from lattice.team.failures import failure_of
@@ -72,7 +73,11 @@ class _DrainRuntime:
                 " Available modes without AgentRuntime: ask."
             )
         agent = asked.agent.spawn() if is_agent_spec(asked.agent) else asked.agent
-        answer = Answer(await agent.prompt(asked.task, **({} if self.signal is None else {"signal": self.signal})))
+
+        async def ask(signal: AbortSignal | None) -> Answer:
+            return Answer(await agent.prompt(asked.task, **({} if signal is None else {"signal": signal})))
+
+        answer = await within(asked.timeout_ms, asked.name, self.signal, ask)
         if answer.is_error:
             raise answer.error if isinstance(answer.error, BaseException) else LatticeError(answer.text)
         message = TeamMessage(id="", from_=str(self.source["mailbox"]), to=asked.name, content=asked.task)

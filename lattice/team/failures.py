@@ -8,6 +8,7 @@ from lattice.encoding import clean_text
 from lattice.errors import (
     AbortError,
     APIError,
+    AskTimeoutError,
     BudgetExceededError,
     ConcurrentQueryError,
     ConversationLimitError,
@@ -34,6 +35,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
     (ToolPermissionDeniedError, "permission_denied"),
     (MissingOutputError, "missing_output"),
     (ToolExecutionError, "tool_execution_error"),
+    (AskTimeoutError, "timeout"),
     (TimeoutError, "request_timeout"),
     (ConcurrentQueryError, "conversation_busy"),
     (ConversationLimitError, "conversation_full"),
@@ -52,6 +54,7 @@ _CLASSES: dict[str, type[LatticeError]] = {
         APIError,
         MissingOutputError,
         ToolExecutionError,
+        AskTimeoutError,
         TimeoutError,
         ConcurrentQueryError,
         StoreError,

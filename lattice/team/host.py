@@ -273,7 +273,6 @@ class Host:
         if held is not None:
             held.lose(AbortError("The run was cancelled"))
 
-
     def _alert(self, target: str) -> None:
         name, _, note_id = target.rpartition(":")
         kind, _, lease_id = name.partition(":")

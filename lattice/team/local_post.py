@@ -1,5 +1,6 @@
 """An actor's mail and events within this process: sent at once, worked on by tasks of the same run."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -23,12 +24,16 @@ __all__ = ["Handoff", "LocalPost", "Office"]
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Work that was accepted: its item as stored, the agent that does it, and the batch and lease it is reported to."""
+    """Work that was accepted: its item as stored, the agent that does it, the batch and lease it is reported to.
+
+    ``signal`` stops the work on it.
+    """
 
     item: WorkItem
     agent: Any
     batch_id: str
     lease: Lease
+    signal: AbortSignal
 
 
 class Office(Protocol):
@@ -79,12 +84,18 @@ class Office(Protocol):
 
 
 class LocalPost:
-    """A ``Post`` for one actor of a run in this process; ``job`` is its place in the crew, None for the lead."""
+    """A ``Post`` for one actor of a run in this process.
 
-    __slots__ = ("_emit", "_handed_off", "_office", "job", "lease")
+    ``job`` is its place in the crew, None for the lead; ``signal`` stops the actor, and whoever works for it.
+    """
 
-    def __init__(self, office: Office, emit: Callable[[Any], None], lease: Lease, job: Job | None) -> None:
+    __slots__ = ("_emit", "_handed_off", "_office", "_signal", "job", "lease")
+
+    def __init__(
+        self, office: Office, emit: Callable[[Any], None], lease: Lease, job: Job | None, signal: AbortSignal
+    ) -> None:
         self._office = office
+        self._signal = signal
         self._emit = emit
         self.lease = lease
         self.job = job
@@ -130,12 +141,30 @@ class LocalPost:
         self._handed_off.append(handoff)
         return handoff.item.message
 
-    async def ask(self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]]) -> TeamMessage:
-        """Send a question, have it worked on, and return the report."""
+    async def ask(
+        self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]], timeout_ms: int | None
+    ) -> TeamMessage | None:
+        """Send a question, have it worked on, and return the report; None if there was none in time."""
         handoff = await self._send(item, agent)
         await sent(handoff.item.message)
-        await self._office.work([handoff], self.job, asked=True)
-        return await self._delivered(handoff)
+        if timeout_ms is None:
+            await self._office.work([handoff], self.job, asked=True)
+            return await self._delivered(handoff)
+        is_late = await self._work_in_time(handoff, timeout_ms)
+        report = await self._delivered(handoff)
+        return None if is_late and report.status == MessageStatus.CANCELLED else report
+
+    async def _work_in_time(self, handoff: Handoff, timeout_ms: int) -> bool:
+        """Have a question worked on, and stop it when its time is up; True if it was."""
+        stop = AbortController()
+        signal = AbortSignal.any([self._signal, stop.signal])
+        timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, stop.abort)
+        try:
+            await self._office.work([replace(handoff, signal=signal)], self.job, asked=True)
+        finally:
+            timer.cancel()
+            signal.release()
+        return stop.signal.aborted
 
     async def reports(self) -> tuple[TeamMessage, ...]:
         """Have everything worked on that was handed off, and return the reports in the order of the handoffs."""
@@ -155,7 +184,7 @@ class LocalPost:
         batch = Batch(id=new_id(), items=(item,), pauses=False)
         step = Step(conversation=item.conversation)
         _, (message,) = await self._office.store.hand_off(self.lease, batch, step)
-        return Handoff(replace(item, message=message), agent, batch.id, self.lease)
+        return Handoff(replace(item, message=message), agent, batch.id, self.lease, self._signal)
 
     async def _delivered(self, handoff: Handoff) -> TeamMessage:
         report = await self._office.report(handoff)

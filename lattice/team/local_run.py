@@ -86,7 +86,7 @@ class LocalRun:
         await self.store.start_run(RunRecord(id=run_id, team=self.plan.directory.team, task=""))
         taken = await self.store.take_run(run_id, OWNER, LEASE_MS)
         assert isinstance(taken, TakenRun)
-        post = LocalPost(self, self.events.put, taken.lease, None)
+        post = LocalPost(self, self.events.put, taken.lease, None, self.signal)
         if self.purse is None and self.plan.budget:
             self.purse = Purse(Account("", run_id, self.plan.budget), self.store)
         answer = self._with_total(await self._in_time(self._drive_lead(post)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from lattice.abort import AbortSignal
 from lattice.agent.agent import Agent
 from lattice.agent.spec import is_agent_spec
 from lattice.errors import AbortError, LatticeError, SizeLimitError
@@ -15,6 +16,7 @@ from lattice.mailbox import MessageStatus
 from lattice.runs import Step
 from lattice.team.actor import Actor
 from lattice.team.crew import Crew, Job
+from lattice.team.deadlines import GRACE
 from lattice.team.endings import Ending, ending_of
 from lattice.team.grants import granted_permissions
 from lattice.team.leg import RESUME, Opening, drive
@@ -27,9 +29,6 @@ _log = logging.getLogger("lattice.team")
 
 OWNER = "local"
 LEASE_MS = 2**40
-
-_GRACE = 2.0
-"""Seconds that members have to end after an abort before their tasks are cancelled."""
 
 
 class LocalWork:
@@ -53,7 +52,7 @@ class LocalWork:
             asyncio.get_running_loop().create_task(self._work_one(handoff, job, entered=asked))
             for handoff, job in zip(handoffs, jobs, strict=True)
         ]
-        await self._all_ended(tasks)
+        await self._all_ended(tasks, handoffs[0].signal)
         if self._run.signal.aborted:
             raise AbortError("Operation aborted", cause=self._run.signal.reason)
 
@@ -65,14 +64,22 @@ class LocalWork:
             await self._run.cancel(handoff)
             raise
 
-    async def _all_ended(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
-        """Wait for tasks; when one breaks, or this is cancelled, the run is over: the others are stopped."""
+    async def _all_ended(self, tasks: Sequence["asyncio.Task[None]"], signal: AbortSignal) -> None:
+        """Wait for tasks; when one breaks, or this is cancelled, the run is over: the others are stopped.
+
+        Where ``signal`` has fired it is only this work that is over; who does not heed it is cut off after a while.
+        """
+        loop = asyncio.get_running_loop()
+        forget = signal.add_listener(lambda: loop.call_soon_threadsafe(loop.call_later, GRACE, _cancel, tasks))
         try:
             done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         except asyncio.CancelledError:
-            self._run.controller.abort()
+            if not signal.aborted:
+                self._run.controller.abort()
             await _stop(tasks)
             raise
+        finally:
+            forget()
         broken = [task for task in done if not task.cancelled() and task.exception() is not None]
         if pending:
             self._run.controller.abort()
@@ -90,8 +97,8 @@ class LocalWork:
         try:
             if not entered:
                 self._crew.enter(job)
-            await self._turn(job)
-            if not run.signal.aborted and not run.is_interrupted:
+            await self._turn(job, handoff.signal)
+            if not handoff.signal.aborted and not run.is_interrupted:
                 started = True
                 await self._perform(handoff, job)
         except Exception:
@@ -104,8 +111,8 @@ class LocalWork:
             if not started:
                 await asyncio.shield(run.cancel(handoff))
 
-    async def _turn(self, job: Job) -> None:
-        """Wait for the turn of a job, or for the end of the run."""
+    async def _turn(self, job: Job, signal: AbortSignal) -> None:
+        """Wait for the turn of a job, or for the signal that it is not to come."""
         if job.turn.done():
             return
         loop = asyncio.get_running_loop()
@@ -114,7 +121,7 @@ class LocalWork:
             if not job.turn.done():
                 job.turn.set_result(None)
 
-        forget = self._run.signal.add_listener(lambda: loop.call_soon_threadsafe(stop))
+        forget = signal.add_listener(lambda: loop.call_soon_threadsafe(stop))
         try:
             await job.turn
         finally:
@@ -130,7 +137,7 @@ class LocalWork:
         caller = run.plan.caller_of(message.from_)
         await run.tell(TeamMessageEvent("claimed", caller, message.to, message.to_dict()))
         await run.tell(TeamAgentEvent("started", source))
-        post = LocalPost(run, run.events.put, claim.lease, job)
+        post = LocalPost(run, run.events.put, claim.lease, job, handoff.signal)
         actor = self._actor(handoff, post, source, job)
         try:
             with run.plan.alerts.listening(actor.mailbox, actor):
@@ -149,7 +156,7 @@ class LocalWork:
             mailbox=item.message.to,
             conversation=item.conversation or item.message.id,
             directory=plan.directory,
-            signal=self._run.signal,
+            signal=handoff.signal,
             run_id=None,
             post=post,
             item=item,
@@ -176,9 +183,9 @@ class LocalWork:
             if delay is None:
                 break
             async with actor.waiting():
-                await self._pause(delay)
+                await self._pause(delay, handoff.signal)
             ending = await self._attempt(actor, session, again, post)
-        if ending.status is MessageStatus.FAILED and self._run.signal.aborted:
+        if ending.status is MessageStatus.FAILED and handoff.signal.aborted:
             return Ending(status=MessageStatus.CANCELLED)
         size, limit = len((ending.report or "").encode()), self._run.plan.max_message_bytes
         return ending if size <= limit else ending_of(actor, None, SizeLimitError("the report", size, limit))
@@ -195,14 +202,14 @@ class LocalWork:
     def _retry_delay(self, handoff: Handoff, ending: Ending, retries: int) -> float | None:
         """Seconds until the work is tried again, None if this is its end."""
         member = self._run.plan.directory.at(handoff.item.message.to)
-        if member is None or ending.status is not MessageStatus.FAILED or self._run.signal.aborted:
+        if member is None or ending.status is not MessageStatus.FAILED or handoff.signal.aborted:
             return None
         return member.retry.delay(ending.error, retries)
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait, unless the run is stopped meanwhile; then the next try ends at once."""
+    async def _pause(self, seconds: float, signal: AbortSignal) -> None:
+        """Wait, unless the work is stopped meanwhile; then the next try ends at once."""
         with suppress(AbortError):
-            await self._run.signal.race(asyncio.sleep(seconds))
+            await signal.race(asyncio.sleep(seconds))
 
     async def _end(self, handoff: Handoff, post: LocalPost, ending: Ending, source: dict[str, Any]) -> None:
         run, message = self._run, handoff.item.message
@@ -226,8 +233,13 @@ def _job(handoff: Handoff, parent: Job | None, *, asked: bool) -> Job:
     return Job(frozenset(keys), parent=parent, takes_place=not asked)
 
 
+def _cancel(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    for task in tasks:
+        task.cancel()
+
+
 async def _stop(tasks: Sequence["asyncio.Task[None]"]) -> None:
-    _, pending = await asyncio.wait(tasks, timeout=_GRACE)
+    _, pending = await asyncio.wait(tasks, timeout=GRACE)
     for task in pending:
         task.cancel()
     if pending:

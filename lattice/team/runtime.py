@@ -10,9 +10,10 @@ from lattice.events import TeamMessageEvent
 from lattice.mailbox import MessageStatus, TeamMessage, WorkItemRole
 from lattice.runs import WorkItem
 from lattice.team.actor import Actor, member_source
+from lattice.team.deadlines import late
 from lattice.team.definition import TeamMemberDefinition, conversation_policy
 from lattice.team.delegation import DelegateRequest, DelegateResult
-from lattice.team.failures import AgentRuntimeFailure
+from lattice.team.failures import AgentRuntimeFailure, failure_of, failure_text
 from lattice.team.grants import authorize_grants, grant_records
 from lattice.team.names import clean_tool_name
 from lattice.team.prompts import mail_note, report_text
@@ -100,7 +101,7 @@ class TeamRuntime:
         item = self._item(asked, grants)
         if asked.wait == "accepted":
             return await self._hand_off(item, asked.agent)
-        return await self._ask(item, asked.agent)
+        return await self._ask(item, asked)
 
     # --- handing off and asking ---------------------------------------------------------------------------------
 
@@ -110,9 +111,15 @@ class TeamRuntime:
         await self._tell_sent(message)
         return DelegateResult(status="accepted", content="", request=message, workspace_grants=_grants_of(message))
 
-    async def _ask(self, item: WorkItem, agent: Any) -> DelegateResult:
+    async def _ask(self, item: WorkItem, asked: DelegateRequest) -> DelegateResult:
+        limit = asked.timeout_ms
         async with self.actor.waiting():
-            report = await self.actor.post.ask(item, agent, self._tell_sent)
+            report = await self.actor.post.ask(item, asked.agent, self._tell_sent, limit)
+        if report is None:
+            assert limit is not None
+            failure = failure_of(late(asked.name, limit))
+            content = failure_text(asked.name, failure)
+            return DelegateResult(status="failed", content=content, request=item.message, error=failure)
         if report.status == MessageStatus.CANCELLED:
             failure = AgentRuntimeFailure("cancelled", "The work was cancelled before it was finished.", "AbortError")
             return DelegateResult(status="failed", content=failure.message, request=item.message, error=failure)

@@ -1,5 +1,6 @@
 """An actor's mail and events through the run store: buffered, written in few steps, fenced by its lease."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -93,25 +94,51 @@ class StorePost:
         self._handed_off.append(self._traced(item))
         return item.message
 
-    async def ask(self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]]) -> TeamMessage:
-        """Send a question, with what leads to it, and wait for the report."""
+    async def ask(
+        self, item: WorkItem, agent: Any, sent: Callable[[TeamMessage], Awaitable[None]], timeout_ms: int | None
+    ) -> TeamMessage | None:
+        """Send a question, with what leads to it, and wait for the report; None if there was none in time."""
         del agent
         await sent(item.message)
         batch = Batch(id=derive_id("ask", item.message.id), items=(self._traced(item),), pauses=False)
-        word = await self._accept(batch)
+        word, messages = await self._accept(batch)
         if word == "full":
             raise LatticeError(f"the mailbox of {item.member} is full; try again later or go on without it")
-        (report,) = await self._wait(batch, word)
+        if timeout_ms is None:
+            (report,) = await self._wait(batch, word)
+        else:
+            asked = messages[0]
+            left = timeout_ms if word == "accepted" else timeout_ms - await self._age(asked)
+            in_time = await self._wait_in_time(batch, word, left)
+            if in_time is None:
+                return None
+            report = in_time
         if report.status != MessageStatus.CANCELLED:
             self._recorder.add_reads((report.id,))
         return report
+
+    async def _age(self, message: TeamMessage) -> int:
+        """Return how many ms ago a message was sent: whoever waits again after a crash has not all the time anew."""
+        return await self.held.guard(self._host.store.now()) - message.created_at
+
+    async def _wait_in_time(self, batch: Batch, word: str, timeout_ms: int) -> TeamMessage | None:
+        """Wait for the report on a question; when its time is up, cancel it, and return None."""
+        try:
+            async with asyncio.timeout(max(0, timeout_ms) / 1000):
+                (report,) = await self._wait(batch, word)
+                return report
+        except TimeoutError:
+            question = batch.items[0].message.id
+            await self.held.guard(self._host.store.update_status(question, MessageStatus.CANCELLED))
+            (report,) = await self._host.reports(self.held, batch.id)  # perhaps it has just come after all
+            return None if report.status == MessageStatus.CANCELLED else report
 
     async def reports(self) -> tuple[TeamMessage, ...]:
         """Send what was handed off, and wait until all of it has come back."""
         items, self._handed_off = tuple(self._handed_off), []
         self._recorder.pausing = False
         batch = Batch(id=derive_id("batch", items[0].message.id), items=items, limit=self._limit)
-        word = await self._accept(batch)
+        word, _ = await self._accept(batch)
         if word == "full":
             return tuple(map(_refused, items))
         return self._entering(batch.id, await self._wait(batch, word))
@@ -141,15 +168,16 @@ class StorePost:
             return item
         return replace(item, traceparent=traceparent, trace=None if self._trace is None else self._trace.place)
 
-    async def _accept(self, batch: Batch) -> str:
+    async def _accept(self, batch: Batch) -> tuple[str, tuple[TeamMessage, ...]]:
         recorder = self._recorder
         self.has_sent = True
         self._host.expect(batch.id)
         word = "stale"
+        messages: tuple[TeamMessage, ...] = ()
         try:
             async with recorder.writing():
                 step = recorder.take()
-                word, _ = await self.held.guard(self._host.store.hand_off(self.held.lease, batch, step))
+                word, messages = await self.held.guard(self._host.store.hand_off(self.held.lease, batch, step))
                 if word == "full":
                     written = await self.held.guard(self._host.store.append(self.held.lease, step))
                     word = "full" if written == "written" else "stale"
@@ -159,7 +187,7 @@ class StorePost:
         if word == "stale":
             self.held.lose(LeaseLostError())
             raise LeaseLostError
-        return word
+        return word, messages
 
 
 def _refused(item: WorkItem) -> TeamMessage:

@@ -213,4 +213,10 @@ def _member_tool(member: TeamMemberDefinition) -> ToolDefinition:
         "Ask for deliverables in the member's own workspace, reported in natural language with workspace paths.",
         "Include write grants for shared paths that the member has to write to.",
     ]
-    return agent_tool(member.key, member.agent, description="\n".join(lines), target_mailbox_id=member.mailbox_id)
+    return agent_tool(
+        member.key,
+        member.agent,
+        description="\n".join(lines),
+        target_mailbox_id=member.mailbox_id,
+        ask_timeout_ms=member.ask_timeout_ms,
+    )
