@@ -34,6 +34,7 @@ KINDS = (
     "rules of a batch",
     "several runs",
     "two teams",
+    "differing",
 )
 SCENARIOS: dict[str, Callable[["Making"], "Scenario"]] = {}
 KIND_OF: dict[str, str] = {}
@@ -97,8 +98,12 @@ class Stage:
 
     async def reached(self, *words):
         """Wait until all of these have been noted."""
+        await self.holds(lambda notes: set(words) <= set(notes))
+
+    async def holds(self, condition):
+        """Wait until something is true of the notes."""
         async with asyncio.timeout(20):
-            while not set(words) <= set(self.notes):
+            while not condition(self.notes):
                 await asyncio.sleep(0.005)
 
     @contextmanager
