@@ -2,6 +2,7 @@
 
     LatticeError
     ├── OptionError (also a ValueError)   an option that cannot be used; raised before anything starts
+    ├── AgentSetupError                   an agent cannot be made of its template; trying again does not help
     ├── APIError                          the model provider refused or broke off a request
     ├── ToolExecutionError                a tool handler failed
     ├── ToolPermissionDeniedError         a tool was refused what it asked for
@@ -32,6 +33,7 @@ __all__ = [
     "APIError",
     "AbortError",
     "AgentSDKError",
+    "AgentSetupError",
     "AppError",
     "AskTimeoutError",
     "BudgetExceededError",
@@ -85,6 +87,10 @@ AgentSDKError = LatticeError
 
 class OptionError(LatticeError, ValueError):
     """An option has a value that cannot be used."""
+
+
+class AgentSetupError(LatticeError):
+    """An agent cannot be made of its template."""
 
 
 class APIError(LatticeError):

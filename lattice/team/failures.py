@@ -7,6 +7,7 @@ from typing import Any
 from lattice.encoding import clean_text
 from lattice.errors import (
     AbortError,
+    AgentSetupError,
     APIError,
     AskTimeoutError,
     BudgetExceededError,
@@ -25,11 +26,12 @@ from lattice.errors import (
 )
 from lattice.redaction import hide
 
-__all__ = ["AgentRuntimeFailure", "error_of", "failure_of", "failure_text"]
+__all__ = ["AgentRuntimeFailure", "describe", "error_of", "failure_of", "failure_text"]
 
 _LONGEST_MESSAGE = 4_000
 
 _CODES: tuple[tuple[type[BaseException], str], ...] = (
+    (AgentSetupError, "invalid_agent"),
     (MaxTurnsError, "max_turns_exceeded"),
     (APIError, "api_error"),
     (ToolPermissionDeniedError, "permission_denied"),
@@ -50,6 +52,7 @@ _CODES: tuple[tuple[type[BaseException], str], ...] = (
 _CLASSES: dict[str, type[LatticeError]] = {
     kind.__name__: kind
     for kind in (
+        AgentSetupError,
         MaxTurnsError,
         APIError,
         MissingOutputError,
@@ -112,6 +115,11 @@ def failure_text(name: str, failure: AgentRuntimeFailure) -> str:
             "Decide how to go on: retry it, revise the task, continue with what you have, or finish.",
         )
     )
+
+
+def describe(error: BaseException) -> str:
+    """Say what went wrong in one line."""
+    return error.message if isinstance(error, LatticeError) else f"{type(error).__name__}: {error}"
 
 
 def _shorten(message: str) -> str:

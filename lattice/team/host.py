@@ -9,15 +9,16 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from lattice.abort import AbortController
-from lattice.errors import AbortError, LatticeError, LeaseLostError, SizeLimitError
+from lattice.errors import AbortError, LeaseLostError, SizeLimitError
 from lattice.instruments import NO_INSTRUMENTS, Instruments
 from lattice.mailbox import TeamMessage
 from lattice.run_store import RunStore
 from lattice.runs import Account, Allowance, Budget, Lease
+from lattice.team.failures import describe
 from lattice.team.keeper import LeaseKeeper, OpenStore
 from lattice.team.metering import Purse
 
-__all__ = ["Held", "Host", "describe"]
+__all__ = ["Held", "Host"]
 
 T = TypeVar("T")
 _log = logging.getLogger("lattice.team")
@@ -297,8 +298,3 @@ class _GuardedLedger:
 def _wake(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
-
-
-def describe(error: BaseException) -> str:
-    """Say what went wrong in one line."""
-    return error.message if isinstance(error, LatticeError) else f"{type(error).__name__}: {error}"

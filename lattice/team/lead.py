@@ -15,8 +15,8 @@ from lattice.runs import ConversationState, RunRecord, RunStatus, TakenRun
 from lattice.team.actor import Actor, lead_source
 from lattice.team.answers import Answer
 from lattice.team.delegates import with_delegates
-from lattice.team.failures import failure_of
-from lattice.team.host import Held, Host, describe
+from lattice.team.failures import describe, failure_of
+from lattice.team.host import Held, Host
 from lattice.team.leg import RESUME, drive, open_session, resumed
 from lattice.team.metering import Meter, account_of
 from lattice.team.recording import Recorder, add_tokens
@@ -46,7 +46,6 @@ class _Lead:
         recorder: Recorder,
         post: StorePost,
         actor: Actor,
-        session: Any,
         trace: RunTrace | None,
     ) -> None:
         self.trace = trace
@@ -55,7 +54,7 @@ class _Lead:
         self.recorder = recorder
         self.post = post
         self.actor = actor
-        self.session = session
+        self.session: Any = None
 
     def take_session(self) -> Any:
         """Return the session and let go of it: whoever drives it may drop it while the lead waits."""
@@ -231,8 +230,7 @@ class LeadDriver:
             actor.meter = Meter(self.host.purse(held, account))
         actor.is_heavy = lambda: recorder.size > _LIGHT
         actor.reopen = partial(self._reopen, run.conversation, recorder)
-        session = self._open(run.conversation, recorder)
-        return _Lead(taken, held, recorder, post, actor, session, trace)
+        return _Lead(taken, held, recorder, post, actor, trace)
 
     def _open(self, conversation: str, recorder: Recorder) -> Any:
         return open_session(self.team.lead, conversation, history_store=recorder.history, journal=recorder.journal)
@@ -250,6 +248,7 @@ class LeadDriver:
         taken, recorder = lead.taken, lead.recorder
         run = taken.run
         opening: Any = RESUME
+        lead.session = self._open(run.conversation, recorder)
         if lead.trace is not None and not taken.started:
             await lead.trace.start(self._tracing.data, run.task)
         if run.batch is not None and not taken.delivered:

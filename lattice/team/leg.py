@@ -6,16 +6,17 @@ from typing import Any
 
 from lattice.agent.agent import Agent
 from lattice.agent.spec import AgentSpec, is_agent_spec
-from lattice.errors import LatticeError
+from lattice.errors import AgentSetupError, LatticeError
 from lattice.events import AgentMessageEvent, SDKResultMessage, SDKStreamEvent
 from lattice.mailbox import TeamMessage
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer, event_type, read_answer
+from lattice.team.failures import describe
 from lattice.team.prompts import resume_prompt
 from lattice.team.runtime import TeamRuntime
 from lattice.workspace.workspace import resolve_workspace
 
-__all__ = ["MAX_ROUNDS", "RESUME", "Opening", "drive", "open_session", "resumed", "tell"]
+__all__ = ["MAX_ROUNDS", "RESUME", "Opening", "drive", "open_session", "resumed", "spawn", "tell"]
 
 MAX_ROUNDS = 50
 """How often one actor may hand off and be resumed."""
@@ -34,13 +35,32 @@ def open_session(agent: Any, conversation: str, *, history_store: Any = None, jo
 
     A template without a workspace of its own gets one that belongs to the conversation: whoever goes on with it after a
     crash finds the files that it speaks of.
+
+    Raises:
+        AgentSetupError: the agent cannot be made, and never will be, of what it is to be made of.
+        OSError: its workspace cannot be made here and now.
     """
     if isinstance(agent, AgentSpec):
-        workspace = _workspace_of(agent, conversation)
-        return agent.spawn(history_store=history_store, journal=journal, workspace=workspace)
+        return spawn(agent, history_store=history_store, journal=journal, workspace=_workspace_of(agent, conversation))
     if isinstance(agent, Agent):
         return agent.fork(history_store=history_store, journal=journal)
-    return agent.spawn() if is_agent_spec(agent) else agent
+    return spawn(agent) if is_agent_spec(agent) else agent
+
+
+def spawn(template: Any, **overrides: Any) -> Any:
+    """Return a session of a template.
+
+    Raises:
+        AgentSetupError: an option of it cannot be used, which shows only now.
+        OSError: its workspace cannot be made here and now.
+    """
+    try:
+        return template.spawn(**overrides)
+    except OSError:
+        raise
+    except Exception as error:
+        name = getattr(template, "name", None) or type(template).__name__
+        raise AgentSetupError(f"the agent {name!r} cannot be made: {describe(error)}", cause=error) from error
 
 
 def _workspace_of(spec: AgentSpec, conversation: str) -> Any:

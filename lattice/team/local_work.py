@@ -19,7 +19,7 @@ from lattice.team.crew import Crew, Job
 from lattice.team.deadlines import GRACE
 from lattice.team.endings import Ending, ending_of
 from lattice.team.grants import granted_permissions
-from lattice.team.leg import RESUME, Opening, drive
+from lattice.team.leg import RESUME, Opening, drive, spawn
 from lattice.team.local_post import Handoff, LocalPost, Office
 from lattice.team.prompts import task_envelope
 
@@ -174,7 +174,10 @@ class LocalWork:
     async def _answer(self, actor: Actor, handoff: Handoff, post: LocalPost) -> Ending:
         agent = handoff.agent
         grants = (actor.permissions or {}).get("workspace_grants", ())
-        session = agent.spawn() if is_agent_spec(agent) else agent
+        try:
+            session = spawn(agent) if is_agent_spec(agent) else agent
+        except Exception as error:  # noqa: BLE001 - a member that cannot be made fails its work, not the run
+            return ending_of(actor, None, error)
         opening: Opening = task_envelope(handoff.item.message, delegate=handoff.item.member, grants=grants)
         ending = await self._attempt(actor, session, opening, post)
         again = RESUME if isinstance(session, Agent) else opening

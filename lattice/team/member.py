@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from lattice.agent.agent import Agent
-from lattice.errors import LeaseLostError, RunParkedError, SizeLimitError
+from lattice.errors import AgentSetupError, LeaseLostError, RunParkedError, SizeLimitError
 from lattice.errors import TimeoutError as DeadlineError
 from lattice.events import TeamAgentEvent, TeamMessageEvent
 from lattice.ids import derive_id
@@ -20,9 +20,9 @@ from lattice.team.definition import TeamMemberDefinition
 from lattice.team.delegates import with_delegates
 from lattice.team.drain import unanswered
 from lattice.team.endings import Ending, ending_of, report_message
-from lattice.team.failures import AgentRuntimeFailure
+from lattice.team.failures import AgentRuntimeFailure, describe
 from lattice.team.grants import granted_permissions
-from lattice.team.host import Held, Host, describe
+from lattice.team.host import Held, Host
 from lattice.team.leg import RESUME, drive, open_session, resumed
 from lattice.team.metering import Meter, account_of
 from lattice.team.prompts import drain_envelope, task_envelope
@@ -62,7 +62,9 @@ class _Work:
     recorder: Recorder
     post: StorePost
     actor: Actor
-    session: Any
+    session: Any = None
+    broken: AgentSetupError | None = None
+    """Why there is no session: no worker could make one."""
 
 
 class MemberWork:
@@ -165,12 +167,16 @@ class MemberWork:
             meter=await self._meter(item, held),
         )
         held.alert = actor.alert
-        session = open_session(
-            self.member.agent, item.conversation, history_store=recorder.history, journal=recorder.journal
-        )
-        if not isinstance(session, Agent):
+        work = _Work(claim, held, state, recorder, post, actor)
+        try:
+            work.session = open_session(
+                self.member.agent, item.conversation, history_store=recorder.history, journal=recorder.journal
+            )
+        except AgentSetupError as error:
+            work.broken = error
+        if not isinstance(work.session, Agent):
             actor.tools = ()
-        return _Work(claim, held, state, recorder, post, actor, session)
+        return work
 
     async def _meter(self, item: WorkItem, held: Held) -> Meter | None:
         """Mail brings no account along: it is paid by the run that it was sent in."""
@@ -214,6 +220,9 @@ class MemberWork:
     async def _perform(self, work: _Work) -> Ending:
         """Drive the member to its answer; whatever it raises is the answer too."""
         await self._tell_claimed(work)
+        if work.broken is not None:
+            _log.error("%s fails for good: %s", work.claim.item.message.id, work.broken.message)
+            return ending_of(work.actor, None, work.broken)
         timer = self._deadline(work.held)
         try:
             ending = await self._attempt(work, None)

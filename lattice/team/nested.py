@@ -19,7 +19,8 @@ from lattice.runs import ConversationState, RunRecord, RunStatus, WorkItem, run_
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer
 from lattice.team.delegates import DelegateWorkers
-from lattice.team.host import Held, Host, describe
+from lattice.team.failures import describe
+from lattice.team.host import Held, Host
 from lattice.team.lead import LeadDriver
 from lattice.team.recording import Recorder
 from lattice.team.team import Team

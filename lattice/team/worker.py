@@ -11,7 +11,8 @@ from lattice.errors import LeaseLostError
 from lattice.runs import Claim
 from lattice.team.definition import TeamMemberDefinition
 from lattice.team.delegates import DelegateWorkers
-from lattice.team.host import Host, describe
+from lattice.team.failures import describe
+from lattice.team.host import Host
 from lattice.team.member import MemberWork
 from lattice.team.nested import NestedTeam, nested_key
 from lattice.team.slots import Slots
