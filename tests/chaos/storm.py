@@ -41,6 +41,7 @@ FAULTS = {
     "client_kill": 8,
     "redis_pause": 3,
     "redis_restart": 3,
+    "redis_outage": 1,
 }
 POINTS = (
     "after_claim",
@@ -76,6 +77,8 @@ class Plan:
     settle_seconds: float = 180.0
     faults: dict = field(default_factory=lambda: dict(FAULTS))
     environment: dict = field(default_factory=dict)
+    poison: bool = True
+    """Whether every fiftieth run has work that kills whoever works on it."""
 
 
 @dataclass
@@ -175,7 +178,7 @@ class Storm:
                 await asyncio.sleep(0.01)
                 continue
             number, self.numbers = self.numbers, self.numbers + 1
-            kind = "poison" if number % 50 == 25 else "plain"
+            kind = "poison" if self.plan.poison and number % 50 == 25 else "plain"
             run_id = await self.client.submit(f"run {number} {kind}", id=str(number))
             self.accepted[run_id] = number
             self.in_flight.add(run_id)
@@ -293,9 +296,16 @@ class Storm:
         self._was_away(since)
 
     async def _redis_restart(self):
+        await self._restart_after(self.random.uniform(0, 1))
+
+    async def _redis_outage(self):
+        """The server is away for longer than every lease."""
+        await self._restart_after(self.plan.lease * self.random.uniform(1.2, 2))
+
+    async def _restart_after(self, seconds):
         since = time.time()
         await asyncio.to_thread(self.server.stop)
-        await asyncio.sleep(self.random.uniform(0, 1))
+        await asyncio.sleep(seconds)
         await asyncio.to_thread(self.server.start)
         self._was_away(since)
 
@@ -330,6 +340,8 @@ class Storm:
             "faults": dict(sorted(self.done.items())),
             "processes started": len(self.processes.started),
             **{name: findings.figures[name] for name in sorted(findings.figures)},
+            "tried again": sum(int(m.get("attempt", 0)) > 1 for m in story.world.messages.values())
+            + sum(int(run["epoch"]) > 1 for run in story.world.runs.values()),
             "lost": sum(p in ("run_ends", "message_ends_once") for p, _ in findings.problems),
             "duplicates": sum(
                 findings.figures[n] for n in ("model calls repeated", "effects repeated", "reports shown twice")
