@@ -23,6 +23,7 @@ KINDS = (
     "one mailbox",
     "ask beside handoff",
     "asking",
+    "deadlines",
     "failure",
     "abort",
     "nested",

@@ -122,8 +122,8 @@ def _a_note_while_thinking(make, expect, *, urgency, **options):
         if "new mail" in said(request):
             roles = [message["role"] for message in request.messages]
             return json.dumps({"roles": roles, "task": request.messages[0]["content"], "said": said(request)})
-        if "waiting in your team mailbox" in said(request):
-            return answers("team_reply", request, "noted")
+        if "waiting in your team mailbox" in str(request.messages[0]["content"]):
+            return "x" if results(request) else answers("team_reply", request, "noted")
         make.stage.note("thinking")
         try:
             await make.stage.reached("written")
