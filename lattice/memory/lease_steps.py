@@ -58,8 +58,9 @@ class LeaseSteps(StorePart):
         if state.attempt - state.handed_back < self.options.max_attempts:
             await self._reopen(state, first=False)
             return ExpiredLease("message", message_id, "returned", state.attempt)
-        reason = f"{state.attempt} workers were lost while they worked on it"
-        metadata = {"status": "failed", "error": {"code": "worker_lost", "message": reason, "name": "WorkerLost"}}
+        last = state.lease.owner if state.lease is not None else "unknown"
+        reason = f"its worker was lost {state.attempt} times; the last one was {last}"
+        metadata = {"status": "failed", "error": {"code": "worker_lost", "message": reason, "name": "WorkerLostError"}}
         await self._work.report(state, Outcome(status=MessageStatus.FAILED, report=reason, metadata=metadata))
         await self._work.close(state, MessageStatus.FAILED)
         await self._tell_failure(state, metadata["error"])
