@@ -1,12 +1,16 @@
 """``lattice dead``: messages that ran out of attempts, and what is to become of them."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 import click
 
+from lattice.client import LatticeClient
 from lattice.errors import OptionError
 from lattice.runs import DeadLetter
+from lattice.team.nested import key_spaces
 from workers.apps import load_app
 from workers.connections import client_of
 from workers.options import LOGGING, TEAM, with_settings
@@ -28,7 +32,7 @@ def dead() -> None:
 @as_json
 @with_settings(*TEAM, *LOGGING)
 def list_(settings: Settings, *, limit: int, as_json: bool) -> int:
-    """List the dead letters of the team, the newest first."""
+    """List the dead letters of the team and of the teams inside it, the newest first."""
     return run_once(partial(_list, settings, limit, as_json=as_json))
 
 
@@ -63,17 +67,26 @@ def drop(settings: Settings, *, message_id: str, as_json: bool) -> int:
     return run_once(partial(_drop, settings, message_id, as_json=as_json))
 
 
+async def _clients(settings: Settings) -> AsyncGenerator[LatticeClient, None]:
+    """Yield a client for the team and for each team inside it, one after another, the outermost first."""
+    for space in key_spaces(load_app(settings.app).team):
+        async with client_of(settings, space) as client:
+            yield client
+
+
 async def _list(settings: Settings, limit: int, *, as_json: bool) -> int:
-    async with client_of(settings, load_app(settings.app).team.name) as client:
-        letters = await client.dead_letters(limit)
+    letters = []
+    async for client in _clients(settings):
+        letters += [(client.team, letter) for letter in await client.dead_letters(limit)]
+    letters = sorted(letters, key=lambda found: found[1].died_at, reverse=True)[:limit]
     if as_json:
-        print_json([_object(letter) for letter in letters])
+        print_json([_object(team, letter) for team, letter in letters])
         return EXIT_OK
     print_table(
-        ("MESSAGE", "MEMBER", "AGE", "ATTEMPTS", "RUN", "REASON"),
+        ("MESSAGE", "TEAM", "MEMBER", "AGE", "ATTEMPTS", "RUN", "REASON"),
         (
-            (one.message.id, one.member, age(one.died_at), one.attempts, one.message.run_id, one_line(one.reason))
-            for one in letters
+            (one.message.id, team, one.member, age(one.died_at), one.attempts, one.message.run_id, one_line(one.reason))
+            for team, one in letters
         ),
         empty="no dead letters",
     )
@@ -81,50 +94,65 @@ async def _list(settings: Settings, limit: int, *, as_json: bool) -> int:
 
 
 async def _show(settings: Settings, message_id: str, *, as_json: bool) -> int:
-    async with client_of(settings, load_app(settings.app).team.name) as client:
-        letter = await client.dead_letter(message_id)
-    if letter is None:
-        raise _missing(message_id)
+    async with aclosing(_clients(settings)) as clients:
+        async for client in clients:
+            letter = await client.dead_letter(message_id)
+            if letter is not None:
+                _print_letter(client.team, letter, as_json=as_json)
+                return EXIT_OK
+    raise _missing(message_id)
+
+
+def _print_letter(team: str, letter: DeadLetter, *, as_json: bool) -> None:
+    facts = _object(team, letter)
     if as_json:
-        print_json(_object(letter))
-        return EXIT_OK
-    facts = _object(letter)
+        print_json(facts)
+        return
     content = facts.pop("content")
     print_facts(
         {**facts, "died_at": f"{age(letter.died_at)} ago", "created_at": f"{age(letter.message.created_at)} ago"}
     )
-    click.echo(f"\n{content}\n\nTry it again:  lattice dead requeue {message_id}")
-    return EXIT_OK
+    click.echo(f"\n{content}\n\nTry it again:  lattice dead requeue {letter.message.id}")
 
 
 async def _requeue(settings: Settings, message_id: str, *, as_json: bool) -> int:
-    async with client_of(settings, load_app(settings.app).team.name) as client:
-        message = await client.requeue_dead(message_id)
-    if message is None:
-        raise _missing(message_id)
-    if as_json:
-        print_json({"message_id": message.id, "requeued": message_id, "to": message.to, "status": str(message.status)})
-    else:
-        click.echo(f"{message.id} waits in {message.to}; its report will be in `lattice inbox manager`")
-    return EXIT_OK
+    own = None
+    async with aclosing(_clients(settings)) as clients:
+        async for client in clients:
+            own = client.team if own is None else own
+            message = await client.requeue_dead(message_id)
+            if message is None:
+                continue
+            if as_json:
+                status = str(message.status)
+                print_json({"message_id": message.id, "requeued": message_id, "to": message.to, "status": status})
+            elif client.team == own:
+                click.echo(f"{message.id} waits in {message.to}; its report will be in `lattice inbox manager`")
+            else:
+                click.echo(f"{message.id} waits in {message.to}; its report will be with the lead of {client.team}")
+            return EXIT_OK
+    raise _missing(message_id)
 
 
 async def _drop(settings: Settings, message_id: str, *, as_json: bool) -> int:
-    async with client_of(settings, load_app(settings.app).team.name) as client:
-        if not await client.drop_dead(message_id):
-            raise _missing(message_id)
-    if as_json:
-        print_json({"dropped": message_id})
-    else:
-        click.echo(f"{message_id} is no dead letter any more")
-    return EXIT_OK
+    async with aclosing(_clients(settings)) as clients:
+        async for client in clients:
+            if not await client.drop_dead(message_id):
+                continue
+            if as_json:
+                print_json({"dropped": message_id})
+            else:
+                click.echo(f"{message_id} is no dead letter any more")
+            return EXIT_OK
+    raise _missing(message_id)
 
 
-def _object(letter: DeadLetter) -> dict[str, Any]:
-    """Return a dead letter as ``--json`` shows it; times are epoch milliseconds."""
+def _object(team: str, letter: DeadLetter) -> dict[str, Any]:
+    """Return a dead letter as ``--json`` shows it; times are epoch milliseconds, ``team`` is its key space."""
     message = letter.message
     return {
         "message_id": message.id,
+        "team": team,
         "member": letter.member,
         "run_id": message.run_id,
         "reason": letter.reason,

@@ -6,7 +6,7 @@ happens inside is forwarded to the outer run's events, each event once, whoever 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -18,14 +18,14 @@ from lattice.run_store import RUN_ENDED, RunStore
 from lattice.runs import ConversationState, RunRecord, RunStatus, WorkItem, run_conversation
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer
-from lattice.team.delegates import DelegateWorkers
+from lattice.team.delegates import DelegateWorkers, delegates_behind
 from lattice.team.failures import describe
 from lattice.team.host import Held, Host
 from lattice.team.lead import LeadDriver
 from lattice.team.recording import Recorder
 from lattice.team.team import Team
 
-__all__ = ["NestedTeam", "nested_key"]
+__all__ = ["NestedTeam", "key_spaces", "nested_key"]
 
 _log = logging.getLogger("lattice.team")
 _SLICE_MS = 2_000
@@ -41,6 +41,21 @@ MakeWorker = Callable[..., Any]
 def nested_key(outer: str, member: str) -> str:
     """Return the key space of a team that is a member of another; no team's own name looks like it."""
     return f"{outer}.{member}"
+
+
+def key_spaces(team: Team) -> list[str]:
+    """Return the key spaces of a team and of the teams inside it, the outermost first."""
+    return list(_spaces(team, team.key, ()))
+
+
+def _spaces(team: Team, space: str, outer: tuple[Team, ...]) -> Iterator[str]:
+    yield space
+    within = (*outer, team)
+    agents = (team.lead, *(member.agent for member in team.members))
+    behind = [definition for agent in agents for definition in delegates_behind(agent, team.directory)]
+    for definition in (*team.members, *behind):
+        if isinstance(definition.agent, Team) and definition.agent not in within:
+            yield from _spaces(definition.agent, nested_key(space, definition.key), within)
 
 
 class NestedTeam:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import redis
 
 from tests.processes.commands import Commands, until
 from tests.processes.servers import RedisServer
@@ -72,6 +73,46 @@ def test_poison_kills_two_workers_and_is_given_up(commands, poison):
     assert "no dead letter" in refused(commands, "drop", letter["message_id"])
     coordinator.process.terminate()
     coordinator.ends()
+
+
+def letter_of_a_team_inside(commands):
+    """Two processes die of a task of the inner team; the run ends, and the task is a dead letter."""
+    commands.env["LATTICE_APP"] = "tests.apps.poisoned_inside:team"
+    commands.start("lattice-coordinator", "--lease", "1s")
+    submitted = commands.start("lattice-submit", "carry this", "--wait", "--json")
+    worker = ("lattice-worker", "--member", "inner", "--lease", "1s", "--max-attempts", "2")
+    for _ in range(2):
+        commands.run(*worker, code=9)
+    commands.start(*worker)
+    assert "lost 2 times" in json.loads(submitted.ends())["result"]
+    (letter,) = lattice(commands, "dead", "list")
+    return letter
+
+
+def test_the_dead_letters_of_a_team_inside_are_listed_and_requeued(commands, poison):
+    letter = letter_of_a_team_inside(commands)
+    assert (letter["team"], letter["member"], letter["content"]) == (
+        "around.inner",
+        "fragile",
+        "handle with care inside",
+    )
+    assert lattice(commands, "dead", "show", letter["message_id"]) == letter
+    listed = commands.run("lattice", "dead", "list")
+    assert letter["message_id"] in listed
+    assert "around.inner" in listed
+    poison.unlink()
+    told = commands.run("lattice", "dead", "requeue", letter["message_id"])
+    assert "the lead of around.inner" in told
+    assert lattice(commands, "dead", "list") == []
+    with redis.Redis.from_url(commands.env["LATTICE_REDIS_URL"]) as client:
+        key = f"lattice:{{around.inner}}:message:{told.split()[0]}"
+        until(lambda: client.hget(key, "status") == b"done", "a worker of the outer member works it")
+
+
+def test_a_dead_letter_of_a_team_inside_is_dropped(commands):
+    letter = letter_of_a_team_inside(commands)
+    assert lattice(commands, "dead", "drop", letter["message_id"]) == {"dropped": letter["message_id"]}
+    assert lattice(commands, "dead", "list") == []
 
 
 def refused(commands, *words):
