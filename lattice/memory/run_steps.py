@@ -61,6 +61,8 @@ class RunSteps(StorePart):
                 return "exists", await self._messages(known.items)
             if not self._has_room(batch):
                 return "full", ()
+            if any(work.waits_for_itself(item) for item in batch.items):
+                return "circle", ()
             for item in batch.items:
                 self._check_size(item.message)
             sent = await self._send_all(batch)

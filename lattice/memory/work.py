@@ -101,6 +101,22 @@ class Work:
         state.ready = True
         self.queue(item.member).add(message_id)
 
+    def waits_for_itself(self, item: WorkItem) -> bool:
+        """Whether an item would wait for a conversation that waits, through however many others, for the item."""
+        if not item.shared or self.conversation(item.conversation).busy is None:
+            return False
+        blocked, seen = list(item.chain), set()
+        while blocked:
+            name = blocked.pop()
+            if name == item.conversation:
+                return True
+            if name in seen or name not in self.conversations:
+                continue
+            seen.add(name)
+            for message_id in self.conversations[name].waiting:
+                blocked += self.items[message_id].item.chain
+        return False
+
     # --- notes --------------------------------------------------------------------------------------------------
 
     def keep_for_work(self, note: ItemState) -> bool:

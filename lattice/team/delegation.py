@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from lattice.errors import OptionError
+from lattice.errors import LatticeError, OptionError
 from lattice.mailbox import TeamMessage
 from lattice.team.failures import AgentRuntimeFailure
 from lattice.tools.tool import UNSET
 
-__all__ = ["DelegateRequest", "DelegateResult"]
+__all__ = ["DelegateRequest", "DelegateResult", "never_ends"]
 
 _CAMEL = {
     "targetMailboxId": "target_mailbox_id",
@@ -73,3 +73,11 @@ class DelegateResult:
     error: AgentRuntimeFailure | None = None
     structured_result: Any = UNSET
     workspace_grants: list[dict[str, Any]] = field(default_factory=list)
+
+
+def never_ends(name: str) -> LatticeError:
+    """Return the error of work for somebody who waits for whoever would wait for it."""
+    return LatticeError(
+        f"{name} is waiting for this very work: asking it here would never end. Answer with what you have, or ask"
+        " somebody else."
+    )

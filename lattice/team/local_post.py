@@ -14,6 +14,7 @@ from lattice.memory.run_store import MemoryRunStore
 from lattice.runs import Batch, Lease, Step, WorkItem
 from lattice.team.crew import Job
 from lattice.team.definition import TeamMemberDefinition
+from lattice.team.delegation import never_ends
 from lattice.team.event_queue import EventQueue
 from lattice.team.metering import Meter
 from lattice.team.plan import RunPlan
@@ -183,7 +184,10 @@ class LocalPost:
         item = replace(item, shared=False)
         batch = Batch(id=new_id(), items=(item,), pauses=False)
         step = Step(conversation=item.conversation)
-        _, (message,) = await self._office.store.hand_off(self.lease, batch, step)
+        word, sent = await self._office.store.hand_off(self.lease, batch, step)
+        if word == "circle":
+            raise never_ends(item.member)
+        (message,) = sent
         return Handoff(replace(item, message=message), agent, batch.id, self.lease, self._signal)
 
     async def _delivered(self, handoff: Handoff) -> TeamMessage:

@@ -150,6 +150,7 @@ class LocalRun:
             run_id=None,
             post=post,
             depth=plan.depth,
+            chain=plan.chain,
             max_depth=plan.max_delegate_depth,
             permissions=plan.permissions,
             tools=plan.lead_tools,

@@ -26,8 +26,9 @@ class RunPlan:
     """One call of a team or runner.
 
     ``lead_options`` are query options for the lead, ``shared_options`` those that members get as well. ``depth`` is how
-    deep this team stands inside others. ``tools_of(mailbox_id)`` are the tools that the team adds to a member.
-    ``purse`` is what pays for it if that is the run of another team, ``alerts`` where the team's urgent mail is told.
+    deep this team stands inside others, ``chain`` the conversations there that wait for it. ``tools_of(mailbox_id)``
+    are the tools that the team adds to a member. ``purse`` is what pays for it if that is the run of another team,
+    ``alerts`` where the team's urgent mail is told.
     """
 
     lead: Any
@@ -42,6 +43,7 @@ class RunPlan:
     trace_parent: Any = None
     permissions: Any = None
     depth: int = 0
+    chain: tuple[str, ...] = ()
     max_delegate_depth: int = 8
     max_concurrent_work_items: int = 1
     max_message_bytes: int = 1024 * 1024

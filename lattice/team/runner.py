@@ -165,6 +165,7 @@ class TeamRunner:
             trace_parent=given.get("trace_parent"),
             permissions=_permissions(given, runtime),
             depth=depth,
+            chain=() if actor is None else (*actor.chain, actor.conversation),
             max_delegate_depth=limit if actor is None else min(limit, actor.max_depth),
             max_concurrent_work_items=self._limit,
             budget=Budget() if team is None else team.budget,

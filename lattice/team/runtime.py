@@ -12,7 +12,7 @@ from lattice.runs import WorkItem
 from lattice.team.actor import Actor, member_source
 from lattice.team.deadlines import late
 from lattice.team.definition import TeamMemberDefinition, conversation_policy
-from lattice.team.delegation import DelegateRequest, DelegateResult
+from lattice.team.delegation import DelegateRequest, DelegateResult, never_ends
 from lattice.team.failures import AgentRuntimeFailure, failure_of, failure_text
 from lattice.team.grants import authorize_grants, grant_records
 from lattice.team.names import clean_tool_name
@@ -149,10 +149,7 @@ class TeamRuntime:
         conversation = actor.post.conversation(member, asked.agent, key, message_id)
         chain = (*actor.chain, actor.conversation)
         if conversation in chain:
-            raise LatticeError(
-                f"{asked.name} is waiting for this very work: asking it here would never end. Answer with what you"
-                " have, or ask somebody else."
-            )
+            raise never_ends(asked.name)
         return WorkItem(
             message=message,
             member=key,

@@ -11,6 +11,7 @@ from lattice.ids import derive_id
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.runs import Batch, WorkItem
 from lattice.team.definition import TeamMemberDefinition, conversation_of
+from lattice.team.delegation import never_ends
 from lattice.team.failures import AgentRuntimeFailure, failure_text
 from lattice.team.host import Held, Host
 from lattice.team.recording import Recorder
@@ -104,6 +105,8 @@ class StorePost:
         word, messages = await self._accept(batch)
         if word == "full":
             raise LatticeError(f"the mailbox of {item.member} is full; try again later or go on without it")
+        if word == "circle":
+            raise never_ends(item.member)
         if timeout_ms is None:
             (report,) = await self._wait(batch, word)
         else:
@@ -139,8 +142,8 @@ class StorePost:
         self._recorder.pausing = False
         batch = Batch(id=derive_id("batch", items[0].message.id), items=items, limit=self._limit)
         word, _ = await self._accept(batch)
-        if word == "full":
-            return tuple(map(_refused, items))
+        if word in _REFUSALS:
+            return tuple(_refused(item, word) for item in items)
         return self._entering(batch.id, await self._wait(batch, word))
 
     async def reports_of(self, batch_id: str) -> tuple[TeamMessage, ...]:
@@ -178,9 +181,9 @@ class StorePost:
             async with recorder.writing():
                 step = recorder.take()
                 word, messages = await self.held.guard(self._host.store.hand_off(self.held.lease, batch, step))
-                if word == "full":
+                if word in _REFUSALS:
                     written = await self.held.guard(self._host.store.append(self.held.lease, step))
-                    word = "full" if written == "written" else "stale"
+                    word = word if written == "written" else "stale"
         finally:
             if word not in ("accepted", "exists"):
                 self._host.expect_no_more(batch.id)
@@ -190,8 +193,20 @@ class StorePost:
         return word, messages
 
 
-def _refused(item: WorkItem) -> TeamMessage:
-    failure = AgentRuntimeFailure("mailbox_full", f"the mailbox of {item.member} takes no more work", "StoreError")
+_REFUSALS = {
+    "full": ("mailbox_full", "the mailbox of {} takes no more work", "StoreError"),
+    "circle": (
+        "circular_wait",
+        "somebody to whom work was handed off together with that for {} waits for you; nothing of it was sent",
+        "LatticeError",
+    ),
+}
+"""Why a store takes nothing of a batch: the code, reason and name of the failure that is reported for each item."""
+
+
+def _refused(item: WorkItem, word: str) -> TeamMessage:
+    code, reason, name = _REFUSALS[word]
+    failure = AgentRuntimeFailure(code, reason.format(item.member), name)
     request = item.message
     return TeamMessage(
         id=derive_id("report", request.id),

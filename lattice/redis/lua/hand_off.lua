@@ -3,7 +3,8 @@
 -- ARGV[1] lease kind, ARGV[2] lease id, ARGV[3] owner, ARGV[4] token, ARGV[5] batch id, ARGV[6] '1' if it pauses,
 -- ARGV[7] items at once or '', ARGV[8] mailbox depth limit, ARGV[9] number of items n,
 -- then n times: message id, member, run id or '', number of fields, field, value, ...; then the step
--- Reply: {'accepted' | 'exists', record, ...} | {'stale'} | {'full', member}. A repeat answers 'exists'.
+-- Reply: {'accepted' | 'exists', record, ...} | {'stale'} | {'full', member} | {'circle', member}: the work would wait in
+-- line for a conversation that waits, through however many others, for the work itself. A repeat answers 'exists'.
 local prefix = KEYS[1]
 local kind = ARGV[1]
 local id = ARGV[2]
@@ -47,6 +48,40 @@ local function full_mailbox(items)
   end
 end
 
+local function field(item, name)
+  for n = 1, #item.fields, 2 do
+    if item.fields[n] == name then
+      return item.fields[n + 1]
+    end
+  end
+end
+
+local function waits_for_itself(item)
+  local conversation = prefix .. 'conversation:'
+  local wanted = field(item, 'conversation')
+  if field(item, 'shared') ~= '1' or redis.call('EXISTS', conversation .. wanted .. ':busy') == 0 then
+    return false
+  end
+  local blocked = cjson.decode(field(item, 'chain') or '[]')
+  local seen = {}
+  local at = 1
+  while at <= #blocked and at <= 10000 do
+    local name = blocked[at]
+    if name == wanted then
+      return true
+    end
+    local line = seen[name] and {} or redis.call('LRANGE', conversation .. name .. ':waiting', 0, -1)
+    seen[name] = true
+    for _, waiting in ipairs(line) do
+      for _, other in ipairs(cjson.decode(redis.call('HGET', prefix .. 'message:' .. waiting, 'chain') or '[]')) do
+        blocked[#blocked + 1] = other
+      end
+    end
+    at = at + 1
+  end
+  return false
+end
+
 local function records(word, ids)
   local reply = {word}
   for _, message in ipairs(ids) do
@@ -68,6 +103,11 @@ local items, step_at = read_items(10)
 local full = full_mailbox(items)
 if full then
   return {'full', full}
+end
+for _, item in ipairs(items) do
+  if waits_for_itself(item) then
+    return {'circle', item.member}
+  end
 end
 local ids = {}
 for n, item in ipairs(items) do
