@@ -17,7 +17,7 @@ from lattice.team.host import Host
 from lattice.team.team import Team
 from workers.apps import load_app
 from workers.connections import redis_url_of, store_of, unchecked_store
-from workers.health import not_claiming, serve_health
+from workers.health import not_claiming, not_taking, serve_health
 from workers.logs import configure_logs, get_logger
 from workers.options import LOGGING, TEAM, WORK, with_settings
 from workers.presence import announced, this_process
@@ -54,7 +54,7 @@ class _Parts:
 async def _main(team: Team, settings: Settings, process_id: str, stop: StopRequest) -> int:
     log = get_logger("lattice.coordinator")
     url = redis_url_of(settings)
-    async with _open_parts(team, settings, url, process_id) as parts:
+    async with _open_parts(team, settings, url, process_id, stop) as parts:
         log.info("ready", concurrency=parts.service.worker.concurrency)
         await _serve(parts, settings, stop)
         log.info("stopped")
@@ -62,7 +62,9 @@ async def _main(team: Team, settings: Settings, process_id: str, stop: StopReque
 
 
 @asynccontextmanager
-async def _open_parts(team: Team, settings: Settings, url: str, process_id: str) -> AsyncIterator[_Parts]:
+async def _open_parts(
+    team: Team, settings: Settings, url: str, process_id: str, stop: StopRequest
+) -> AsyncIterator[_Parts]:
     """Put the process together; everything is taken apart in reverse."""
     concurrency = settings.concurrency or CONCURRENCY
     options = ServiceOptions(
@@ -100,7 +102,8 @@ async def _open_parts(team: Team, settings: Settings, url: str, process_id: str)
         info = this_process(process_id, "coordinator", concurrency=concurrency)
         presence = await stack.enter_async_context(announced(store, info, lambda: driver.busy))
         alive = partial(not_claiming, lambda: service.worker.silent_for)
-        await stack.enter_async_context(serve_health(settings.health_port, alive=alive, ready=presence.fault))
+        ready = partial(not_taking, stop, presence.fault)
+        await stack.enter_async_context(serve_health(settings.health_port, alive=alive, ready=ready))
         yield _Parts(service, driver)
 
 

@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 
 from lattice.encoding import encode
 from lattice.errors import OptionError
+from workers.process import StopRequest
 
-__all__ = ["SILENCE", "not_claiming", "serve_health"]
+__all__ = ["SILENCE", "not_claiming", "not_taking", "serve_health"]
 
 SILENCE = 30.0
 """Seconds without an answer to a claim after which a process with places for work is stuck; idle ones ask every 5."""
@@ -20,6 +21,11 @@ def not_claiming(silent_for: Callable[[], float]) -> str | None:
     """Say for how long nothing has been claimed, if that is too long; ``silent_for()`` returns seconds."""
     silent = silent_for()
     return f"no claim was answered for {silent:.0f} s" if silent > SILENCE else None
+
+
+def not_taking(stop: StopRequest, fault: Check) -> str | None:
+    """Say why no new work is for this process: it is draining, or ``fault()`` names something else."""
+    return "draining" if stop.requested else fault()
 
 
 @asynccontextmanager

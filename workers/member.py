@@ -14,7 +14,7 @@ from lattice.team.team import Team
 from lattice.team.worker import MemberWorker
 from workers.apps import load_app
 from workers.connections import redis_url_of, store_of, unchecked_store
-from workers.health import not_claiming, serve_health
+from workers.health import not_claiming, not_taking, serve_health
 from workers.local_team import find_member
 from workers.logs import configure_logs, get_logger
 from workers.options import LOGGING, TEAM, WORK, with_settings
@@ -49,7 +49,7 @@ async def _main(
     team: Team, member: TeamMemberDefinition, settings: Settings, process_id: str, stop: StopRequest
 ) -> int:
     log = get_logger("lattice.worker")
-    async with _at_work(team, member, settings, process_id) as working:
+    async with _at_work(team, member, settings, process_id, stop) as working:
         log.info("working", concurrency=working.slots.free)
         await _work(working, settings, stop)
         log.info("stopped", settled=working.settled)
@@ -58,7 +58,7 @@ async def _main(
 
 @asynccontextmanager
 async def _at_work(
-    team: Team, member: TeamMemberDefinition, settings: Settings, process_id: str
+    team: Team, member: TeamMemberDefinition, settings: Settings, process_id: str, stop: StopRequest
 ) -> AsyncIterator[MemberWorker]:
     """Put the process together; everything is taken apart in reverse."""
     concurrency = settings.concurrency or (1 if conversation_policy(member) == "member" else CONCURRENCY)
@@ -92,7 +92,8 @@ async def _at_work(
         info = this_process(process_id, "worker", member=member.key, concurrency=concurrency)
         presence = await stack.enter_async_context(announced(store, info, lambda: working.busy))
         alive = partial(not_claiming, lambda: working.silent_for)
-        await stack.enter_async_context(serve_health(settings.health_port, alive=alive, ready=presence.fault))
+        ready = partial(not_taking, stop, presence.fault)
+        await stack.enter_async_context(serve_health(settings.health_port, alive=alive, ready=ready))
         yield working
 
 

@@ -1,6 +1,7 @@
 """``lattice-worker`` as a process: it works, drains, hands back, and outlives a Redis that goes away."""
 
 import signal
+import urllib.error
 import urllib.request
 from dataclasses import replace
 
@@ -145,6 +146,27 @@ async def test_it_says_that_it_works_and_how_much(store, commands):
     until(lambda: settled in get(metrics, "/metrics"), "both are settled")
     worker.kill(signal.SIGINT)
     worker.ends(0)
+
+
+def answer(port, path):
+    try:
+        return 200, get(port, path)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+async def test_while_it_drains_it_lives_but_is_not_ready(store, commands):
+    health = free_port()
+    worker = commands.start("lattice-worker", "--member", "backend", "--health-port", health)
+    (message,) = await hand_off(store, "do it")
+    until((commands.folder / "begun-0").exists, "the work has begun")
+    assert answer(health, "/readyz")[0] == 200
+    worker.kill(signal.SIGTERM)
+    until(lambda: answer(health, "/readyz") == (503, '{"status":"unavailable","reason":"draining"}'), "not ready")
+    assert answer(health, "/livez") == (200, '{"status":"ok"}')
+    (commands.folder / "open").touch()
+    worker.ends(0)
+    assert await status(store, message) == "done"
 
 
 async def test_one_conversation_for_ever_is_worked_one_at_a_time(store, commands):
