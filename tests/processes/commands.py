@@ -118,16 +118,17 @@ class Commands:
         self.folder = Path(folder)
         self.env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(folder), **(env or {})}
         self.started = []
-        self._launch = _fork if warm else _execute
+        self._warm = warm
 
-    def start(self, name, *arguments, stdin=b"", cwd=None, **env):
+    def start(self, name, *arguments, stdin=b"", cwd=None, warm=None, **env):
         """Start a command; ``env`` is added to its variables."""
         self.folder.mkdir(parents=True, exist_ok=True)
         stem = self.folder / f"{name}.{len(self.started)}"
         streams = [Path(f"{stem}.{end}") for end in ("in", "out", "err")]
         streams[0].write_bytes(stdin)
         words = [str(word) for word in arguments]
-        process = self._launch(name, words, cwd or self.folder, {**self.env, **env}, streams)
+        launch = _fork if (self._warm if warm is None else warm) else _execute
+        process = launch(name, words, cwd or self.folder, {**self.env, **env}, streams)
         self.started.append(Command(name, process, *streams[1:]))
         return self.started[-1]
 

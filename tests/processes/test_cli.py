@@ -21,7 +21,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def commands(server, tmp_path):
-    commands = Commands(tmp_path / "here", {"LATTICE_REDIS_URL": server.url, "LATTICE_APP": APP})
+    commands = Commands(tmp_path / "here", {"LATTICE_REDIS_URL": server.url, "LATTICE_APP": APP}, warm=True)
     yield commands
     commands.close()
     client = redis.Redis.from_url(server.url)

@@ -19,11 +19,11 @@ def commands(tmp_path):
 
 
 def submit(commands, task):
-    return json.loads(commands.run("lattice-submit", "--wait", "--json", task))
+    return json.loads(commands.run("lattice-submit", "--wait", "--json", task, warm=True))
 
 
 def looked_at(commands, *arguments):
-    return json.loads(commands.run("lattice", *arguments, "--json"))
+    return json.loads(commands.run("lattice", *arguments, "--json", warm=True))
 
 
 def ours(commands, words=""):
@@ -58,7 +58,7 @@ def test_a_team_from_start_to_stop(commands):
     os.kill(redis, signal.SIGKILL)
     up.says("ended with code -9; starting it again")
     up.says("the embedded Redis ended")
-    until(lambda: commands.start("lattice", "runs").process.wait(30) == 0, "Redis answers again")
+    until(lambda: commands.start("lattice", "runs", warm=True).process.wait(30) == 0, "Redis answers again")
     assert submit(commands, "second")["status"] == "succeeded"
     assert len(looked_at(commands, "runs")) == 2
 
