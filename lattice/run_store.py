@@ -308,8 +308,11 @@ class RunStore(Protocol):
 
     # --- waiting ------------------------------------------------------------------------------------------------
 
-    async def wait_for_mail(self, member: str, timeout_ms: int) -> bool:
-        """Wait until a mailbox may have something to claim; one message wakes one waiter."""
+    async def await_claims(self, member: str, owner: str, lease_ms: int, count: int, timeout_ms: int) -> list[Claim]:
+        """Wait until a mailbox may have something, for ``timeout_ms`` at most, then ``claim`` from it, in one step.
+
+        One message wakes one waiter. A wait that is cancelled has claimed nothing: what it got is given back.
+        """
         ...
 
     async def wait_for_signals(self, process_id: str, timeout_ms: int) -> Iterable[str]:

@@ -30,10 +30,9 @@ class Peer(AsyncPeer):
         me = f"worker-{os.getpid()}"
         while True:
             claims = await self.store.claim(MEMBER, me, LEASE_MS, CONCURRENCY)
-            if claims:
-                await asyncio.gather(*(self._chain(claim, me) for claim in claims))
-            else:
-                await self.store.wait_for_mail(MEMBER, 5_000)
+            while not claims:
+                claims = await self.store.await_claims(MEMBER, me, LEASE_MS, CONCURRENCY, 5_000)
+            await asyncio.gather(*(self._chain(claim, me) for claim in claims))
 
     async def _chain(self, claim, me):
         claims = [claim]

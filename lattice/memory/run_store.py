@@ -216,9 +216,10 @@ class MemoryRunStore(RunSteps, LeaseSteps, WorkSteps):
 
     # --- waiting ------------------------------------------------------------------------------------------------
 
-    async def wait_for_mail(self, member: str, timeout_ms: int) -> bool:
-        """See ``RunStore.wait_for_mail``."""
-        return await self._work.queue(member).bell.wait(timeout_ms)
+    async def await_claims(self, member: str, owner: str, lease_ms: int, count: int, timeout_ms: int) -> list[Claim]:
+        """See ``RunStore.await_claims``."""
+        await self._work.queue(member).bell.wait(timeout_ms)
+        return await self.claim(member, owner, lease_ms, count)
 
     async def wait_for_signals(self, process_id: str, timeout_ms: int) -> list[str]:
         """See ``RunStore.wait_for_signals``."""

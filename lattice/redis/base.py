@@ -11,7 +11,7 @@ from lattice.mailbox import TeamMessage
 from lattice.redis.keys import Keys
 from lattice.redis.lane import Lane
 from lattice.redis.scripts import load_scripts
-from lattice.redis.wire import Reply, Wire
+from lattice.redis.wire import Command, Reply, Wire
 from lattice.run_store import StoreOptions
 
 __all__ = ["StorePart"]
@@ -46,16 +46,16 @@ class StorePart:
         word: bytes = await self._run(name, *args)
         return word.decode()
 
-    async def _block(self, block_ms: int, *command: Any) -> Reply:
-        """Run a command that blocks, on a connection that nothing else waits on."""
+    async def _block(self, block_ms: int, *commands: Command) -> list[Reply]:
+        """Send commands of which the first blocks, on a connection that nothing else waits on.
+
+        The server carries the others out when the first is done, before it answers.
+        """
         wire = self._idle.pop() if self._idle else self._another_wire()
         try:
-            (reply,) = await wire.exchange([command], block_ms / 1000 + _MARGIN)
+            return await wire.exchange(commands, block_ms / 1000 + _MARGIN)
         finally:
             self._idle.append(wire)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
 
     def _another_wire(self) -> Wire:
         wire = Wire(self._redis)

@@ -1,19 +1,28 @@
 """The run store's waits: for mail, for signals, for events."""
 
 import asyncio
+import time
+from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from lattice.encoding import decode
 from lattice.errors import StoreError
 from lattice.redis.base import StorePart
-from lattice.redis.codec import Record, pairs
+from lattice.redis.codec import Record, claim_of, lease_args, pairs
 from lattice.redis.connection import StoreUnreachableError
+from lattice.redis.wire import Command, Reply
+from lattice.runs import Claim
 
 __all__ = ["Waiting"]
+
+_AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
+
+_UNDO_WITHIN = 2.0
+"""Seconds for giving back what a wait that was broken off has claimed."""
 
 _FOLLOW_MARGIN_MS = 15_000
 _MOST_EVENTS = 1_000
@@ -25,28 +34,59 @@ Entry = tuple[bytes, Record]
 class Waiting(StorePart):
     """Blocking waits; each runs on a connection of its own and ends with its time."""
 
-    async def _wait(self, block_ms: int, *command: Any) -> Any:
+    async def _wait(self, block_ms: int, *commands: Command) -> list[Reply]:
+        name = commands[0][0]
         try:
-            return await self._block(block_ms, *command)
-        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            replies = await self._block(block_ms, *commands)
+        except _AWAY as error:
             # The builtin TimeoutError is an OSError: the server said nothing for longer than the wait and its margin.
             reason = str(error) or "no answer"
-            raise StoreUnreachableError(f"{command[0]}: Redis is away ({reason})", cause=error) from error
-        except RedisError as error:
-            raise StoreError(f"{command[0]}: {error}", cause=error) from error
+            raise StoreUnreachableError(f"{name}: Redis is away ({reason})", cause=error) from error
+        if isinstance(replies[0], RedisError):
+            raise StoreError(f"{name}: {replies[0]}", cause=replies[0])
+        return replies
 
-    async def wait_for_mail(self, member: str, timeout_ms: int) -> bool:
-        """See ``RunStore.wait_for_mail``."""
-        return await self._wait(timeout_ms, "BLPOP", self.keys.doorbell(member), _seconds(timeout_ms)) is not None
+    async def await_claims(self, member: str, owner: str, lease_ms: int, count: int, timeout_ms: int) -> list[Claim]:
+        """See ``RunStore.await_claims``; a lost connection is waited for as in ``claim``."""
+        asked_at = time.monotonic()
+        args = (member, owner, lease_ms, count, self._nonce())
+        try:
+            reply = await self._claim_when_rung(timeout_ms, args)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._undo_claim(args))
+            raise
+        return [claim_of(claim, owner, asked_at) for claim in reply]
+
+    async def _claim_when_rung(self, timeout_ms: int, args: tuple[Any, ...]) -> Reply:
+        script = self._scripts["claim"]
+        bell = ("BLPOP", self.keys.doorbell(args[0]), _seconds(timeout_ms))
+        claim = ("EVALSHA", script.sha, 1, self.keys.prefix, *args, "")
+        try:
+            rung, claimed = await self._block(timeout_ms, bell, claim)
+        except _AWAY:
+            return await self._run("claim", *args, "1")
+        if isinstance(claimed, NoScriptError):
+            claimed = await self._run("claim", *args, "", on_repeat=(*args, "1"))
+        failure = claimed if isinstance(claimed, RedisError) else rung if not claimed else None
+        if isinstance(failure, RedisError):
+            raise StoreError(f"claim: {failure}", cause=failure)
+        return claimed
+
+    async def _undo_claim(self, args: tuple[Any, ...]) -> None:
+        """Give back what a wait that was broken off may have claimed; what that does not reach runs out by itself."""
+        member, owner, lease_ms, _, nonce = args
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_UNDO_WITHIN):
+                for claim in await self._run("claim", member, owner, lease_ms, 0, nonce, "1"):
+                    await self._run("hand_back", *lease_args(claim_of(claim, owner, 0.0).lease), 0, "")
 
     async def wait_for_signals(self, process_id: str, timeout_ms: int) -> list[str]:
         """See ``RunStore.wait_for_signals``."""
         key = self.keys.signals(process_id)
-        first = await self._wait(timeout_ms, "BLPOP", key, _seconds(timeout_ms))
-        if first is None:
-            return []
-        more = await self._lane.command("LPOP", key, 1_000)
-        return [text.decode() for text in (first[1], *(more or ()))]
+        first, more = await self._wait(timeout_ms, ("BLPOP", key, _seconds(timeout_ms)), ("LPOP", key, 1_000))
+        if isinstance(more, RedisError):
+            raise StoreError(f"LPOP: {more}", cause=more)
+        return [text.decode() for text in (*(first or ())[1:], *(more or ()))]
 
     async def read_events(
         self, run_id: str, after: str = "0", *, block_ms: int | None = None
@@ -70,7 +110,8 @@ class Waiting(StorePart):
 
     async def _await_entries(self, run_id: str, event_id: str, delta_id: str, block_ms: int) -> None:
         streams = (self.keys.events(run_id), self.keys.deltas(run_id))
-        await self._wait(block_ms, "XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", *streams, event_id, delta_id)
+        read = ("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", *streams, event_id, delta_id)
+        await self._wait(block_ms, read)
 
     async def last_event(self, run_id: str) -> str:
         """Return the offset of the newest event of a run."""
@@ -82,7 +123,8 @@ class Waiting(StorePart):
         event_id, _ = _offset(after)
         stream = self.keys.events(run_id)
         command = ("XREAD", "COUNT", 1, "BLOCK", max(timeout_ms, 1), "STREAMS", stream, event_id)
-        return bool(await self._wait(timeout_ms, *command))
+        (found,) = await self._wait(timeout_ms, command)
+        return bool(found)
 
 
 def _seconds(timeout_ms: int) -> float:

@@ -23,7 +23,7 @@ __all__ = ["MemberWorker"]
 
 _log = logging.getLogger("lattice.team")
 
-_SLICE_MS = 5_000
+_SHORTEST_SLICE_MS, _LONGEST_SLICE_MS = 1_000, 5_000
 _LONGEST_PAUSE = 5.0
 _MOST_WAITING = 1_000
 """How many work items may wait for work that they handed off themselves; beyond it no more are claimed."""
@@ -62,7 +62,7 @@ class MemberWorker:
         self._on_tick = on_tick
         self._tasks: set[asyncio.Task[None]] = set()
         self._taking = True
-        self._waiting: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Future[list[Claim]] | None = None
         self._asking_since: float | None = None
         """Since when the mailbox has been asked, or waited at, without an answer."""
         self.settled = 0
@@ -161,7 +161,7 @@ class MemberWorker:
             return False
         # A claim that gets less than it asked for has emptied the mailbox: the next message rings.
         if not burst:
-            await self._wait_for_mail()
+            await self._await_claims()
             return False
         if not self._tasks:
             return True
@@ -187,20 +187,35 @@ class MemberWorker:
             self._start(claim)
         return len(claims)
 
-    async def _wait_for_mail(self) -> None:
-        async def wait() -> None:
-            await self.host.store.wait_for_mail(self.member, _SLICE_MS)
-
+    async def _await_claims(self) -> None:
+        """Claim at the next ring. No place is kept meanwhile for what comes: whoever comes back may need it."""
+        if self.slots.free <= 0:
+            return
+        host = self.host
+        # A lease counts from when it was asked for, so a wait takes a small part of it only.
+        slice_ms = min(_LONGEST_SLICE_MS, max(_SHORTEST_SLICE_MS, host.lease_ms // 6))
+        waiting = host.store.await_claims(self.member, host.process_id, host.lease_ms, self.slots.free, slice_ms)
         self._asking_since = time.monotonic()
-        self._waiting = asyncio.get_running_loop().create_task(wait())
+        self._waiting = asyncio.ensure_future(waiting)
+        claims: list[Claim] = []
         try:
-            await self._waiting
+            claims = await self._waiting
+            self._asking_since = None
         except asyncio.CancelledError:
             if self._taking:
                 raise
         finally:
             self._waiting.cancel()
             self._waiting = None
+        await self._start_some(claims)
+
+    async def _start_some(self, claims: list[Claim]) -> None:
+        """Start what there are places for, and give the rest back."""
+        places = max(0, self.slots.free) if self._taking else 0
+        for claim in claims[:places]:
+            self.slots.take()
+            self._start(claim)
+        await self._work.give_back(claims[places:])
 
     def _start(self, claim: Claim) -> None:
         """Work a claim in a place that is taken."""

@@ -46,6 +46,8 @@ class MemoryBackend:
 class RedisBackend:
     """A server, real or not: each store is another process's view of it."""
 
+    kind = RedisRunStore
+
     durable = True
 
     def __init__(self, client):
@@ -53,12 +55,12 @@ class RedisBackend:
         self.stores = []
 
     def store(self, **limits):
-        self.stores.append(RedisRunStore(self.client, TEAM, StoreOptions(**limits)))
+        self.stores.append(self.kind(self.client, TEAM, StoreOptions(**limits)))
         return self.stores[-1]
 
     def space(self, key, **limits):
         """The store of another key space."""
-        self.stores.append(RedisRunStore(self.client, key, StoreOptions(**limits)))
+        self.stores.append(self.kind(self.client, key, StoreOptions(**limits)))
         return self.stores[-1]
 
     @property
@@ -90,3 +92,16 @@ class RedisBackend:
     async def close(self):
         for store in self.stores:
             await store.close()
+
+
+class OneByOne(RedisRunStore):
+    """fakeredis, other than a server, carries out what comes behind a blocking command before that is done."""
+
+    async def _block(self, block_ms, *commands):
+        return [(await super(OneByOne, self)._block(block_ms, command))[0] for command in commands]
+
+
+class FakeRedisBackend(RedisBackend):
+    """The store on fakeredis."""
+
+    kind = OneByOne

@@ -4,7 +4,7 @@ import fakeredis
 import pytest
 
 from lattice.redis.connection import open_redis
-from tests.contracts.backends import MemoryBackend, RedisBackend
+from tests.contracts.backends import FakeRedisBackend, MemoryBackend, RedisBackend
 
 
 @pytest.fixture(params=["memory", "fakeredis", pytest.param("redis", marks=pytest.mark.redis)])
@@ -14,9 +14,10 @@ async def backend(request):
         return
     if request.param == "redis":
         client = open_redis(request.getfixturevalue("redis_url"))
+        backend = RedisBackend(client)
     else:
         client = fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(), protocol=2)
-    backend = RedisBackend(client)
+        backend = FakeRedisBackend(client)
     yield backend
     await backend.close()
     await client.aclose()

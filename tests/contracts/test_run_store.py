@@ -852,18 +852,24 @@ async def test_live_processes_are_those_that_say_so(store):
     assert [process.id for process in await store.processes()] == ["c-1"]
 
 
-async def test_a_waiter_is_woken_by_mail(store):
-    waiting = asyncio.create_task(store.wait_for_mail("backend", 10_000))
+def awaited(store, member="backend", timeout_ms=10_000, owner="worker-1", count=1):
+    return asyncio.ensure_future(store.await_claims(member, owner, LEASE, count, timeout_ms))
+
+
+async def test_who_waits_for_mail_gets_it_claimed(store):
+    waiting = awaited(store)
     await asyncio.sleep(0)
-    await store.send(note(), member="backend")
-    assert await waiting is True
-    assert await store.wait_for_mail("qa", 1) is False
+    sent = await store.send(note(), member="backend")
+    (claim,) = await waiting
+    assert (claim.item.message.id, claim.lease.owner, claim.attempt) == (sent.id, "worker-1", 1)
+    assert (await store.get(sent.id)).status == "processing"
+    assert await awaited(store, "qa", timeout_ms=1) == []
 
 
 async def test_mail_that_was_claimed_already_wakes_nobody(store):
     await handed_off(store, *[item("backend") for _ in range(3)])
     await store.claim("backend", "worker-1", LEASE, count=10)
-    assert await store.wait_for_mail("backend", 1) is False
+    assert await awaited(store, timeout_ms=1) == []
 
 
 async def test_work_given_back_wakes_somebody(store):
@@ -871,7 +877,27 @@ async def test_work_given_back_wakes_somebody(store):
     claim = await claim_one(store)
     assert await store.claim("backend", "worker-1", LEASE) == []
     await store.hand_back(claim.lease)
-    assert await store.wait_for_mail("backend", 1000) is True
+    (again,) = await awaited(store, timeout_ms=1000)
+    assert again.item.message.id == claim.item.message.id
+
+
+async def test_who_waits_takes_no_more_than_was_asked_for(store):
+    await handed_off(store, *[item("backend") for _ in range(3)])
+    assert len(await awaited(store, count=2)) == 2
+    assert len(await awaited(store, count=2)) == 1
+
+
+async def test_a_wait_that_is_cancelled_claims_nothing(store):
+    for _ in range(20):
+        waiting = awaited(store)
+        await asyncio.sleep(0)
+        sent = asyncio.ensure_future(store.send(note(), member="backend"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, sent, return_exceptions=True)
+        (claim,) = await store.claim("backend", "worker-2", LEASE) if waiting.cancelled() else waiting.result()
+        assert claim.item.message.id == sent.result().id
+        assert await store.claim("backend", "worker-2", LEASE) == []
 
 
 # --- forgetting -----------------------------------------------------------------------------------------------------

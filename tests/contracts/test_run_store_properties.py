@@ -12,7 +12,7 @@ from redis import Redis
 from lattice.mailbox import MessageStatus
 from lattice.redis.connection import open_redis
 from lattice.runs import Outcome, RunStatus
-from tests.contracts.backends import MemoryBackend, RedisBackend
+from tests.contracts.backends import FakeRedisBackend, MemoryBackend, RedisBackend
 from tests.contracts.work import LEASE, batch, item, run_record, step
 
 MEMBERS = ("backend", "qa")
@@ -235,7 +235,7 @@ class MemoryMachine(StoreMachine):
 
 class FakeRedisMachine(StoreMachine):
     def make_backend(self):
-        return RedisBackend(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(), protocol=2))
+        return FakeRedisBackend(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(), protocol=2))
 
     async def release(self):
         await self.backend.close()

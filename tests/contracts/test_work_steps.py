@@ -128,8 +128,7 @@ async def test_work_that_is_put_off_is_held_by_nobody_until_it_is_due(backend, s
     assert await store.claim("backend", "worker-2", LEASE) == []
     await backend.pass_time(5_001)
     assert await store.wake_due() is None
-    assert await store.wait_for_mail("backend", 1_000)
-    again = await claim_one(store, owner="worker-2")
+    (again,) = await store.await_claims("backend", "worker-2", LEASE, 1, 1_000)
     assert (again.attempt, again.retries, again.started) == (2, 1, True)
     assert (await store.load(sent.id)).messages == (b"kept",)
     assert (await store.settle(again.lease, outcome("ok"), step(sent.id))).word == "settled"

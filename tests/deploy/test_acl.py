@@ -172,7 +172,7 @@ async def test_every_step_of_the_store_is_allowed_to_a_worker_and_a_coordinator(
             assert await store.cancel_run(role, "enough") == "cancelled"
             await store._redis.zadd(store.keys.retention, {f"run:{role}": 1})
             await store.forget_runs()
-            await store.wait_for_mail("alpha", 1)
+            await store.await_claims("alpha", "p1", 30_000, 1, 1)
             await store.wait_for_signals("p1", 1)
     assert server.denials() == []
 

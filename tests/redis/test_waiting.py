@@ -35,7 +35,7 @@ async def blocked_clients(redis_client, number):
 
 
 async def test_one_message_wakes_one_worker(store, redis_client):
-    waiting = [asyncio.create_task(store.wait_for_mail("backend", 20_000)) for _ in range(3)]
+    waiting = [asyncio.create_task(store.await_claims("backend", "w", LEASE, 1, 20_000)) for _ in range(3)]
     await blocked_clients(redis_client, 3)
     await handed_off(store, item())
     done, still = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -48,13 +48,13 @@ async def test_one_message_wakes_one_worker(store, redis_client):
 
 async def test_a_cancelled_wait_gives_its_connection_up(store, redis_client):
     for _ in range(3):
-        waiting = asyncio.create_task(store.wait_for_mail("backend", 20_000))
+        waiting = asyncio.create_task(store.await_claims("backend", "w", LEASE, 1, 20_000))
         await blocked_clients(redis_client, 1)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await blocked_clients(redis_client, 0)
     await handed_off(store, item())
-    assert await store.wait_for_mail("backend", 5_000) is True
+    assert len(await store.await_claims("backend", "w", LEASE, 1, 5_000)) == 1
 
 
 async def test_a_wait_that_loses_its_connection_says_so_at_once_and_the_next_one_works(shaky, proxy, redis_client):
@@ -68,17 +68,45 @@ async def test_a_wait_that_loses_its_connection_says_so_at_once_and_the_next_one
 
 
 async def test_a_server_that_went_silent_is_noticed(shaky, proxy, monkeypatch):
-    assert await shaky.wait_for_mail("backend", 1) is False
+    assert await shaky.wait_for_signals("p", 1) == []
     monkeypatch.setattr("lattice.redis.base._MARGIN", 0.1)
     proxy.silent = True
     with pytest.raises(StoreUnreachableError, match="BLPOP"):
-        await shaky.wait_for_mail("backend", 50)
+        await shaky.wait_for_signals("p", 50)
+
+
+async def test_a_wait_for_mail_whose_reply_was_lost_gets_what_it_had_claimed(shaky, proxy, store, redis_client):
+    waiting = asyncio.create_task(shaky.await_claims("backend", "w", LEASE, 1, 20_000))
+    await blocked_clients(redis_client, 1)
+    proxy.swallow, proxy.swallow_any = 1, True
+    await handed_off(store, item())
+    (claim,) = await waiting
+    assert (claim.attempt, proxy.swallow) == (1, 0)
+    assert await store.claim("backend", "other", LEASE) == []
+
+
+async def test_a_wait_for_mail_survives_a_lost_connection_and_a_lost_script(shaky, proxy, store, redis_client):
+    waiting = asyncio.create_task(shaky.await_claims("backend", "w", LEASE, 1, 20_000))
+    await blocked_clients(redis_client, 1)
+    proxy.cut()
+    assert await waiting == []
+    waiting = asyncio.create_task(shaky.await_claims("backend", "w", LEASE, 1, 20_000))
+    await blocked_clients(redis_client, 1)
+    await redis_client.script_flush()
+    await handed_off(store, item())
+    assert len(await waiting) == 1
 
 
 async def test_a_key_of_the_wrong_type_is_a_store_error(store, redis_client):
     await redis_client.set(store.keys.doorbell("backend"), "x")
     with pytest.raises(StoreError, match="WRONGTYPE"):
-        await store.wait_for_mail("backend", 50)
+        await store.await_claims("backend", "w", LEASE, 1, 50)
+
+
+async def test_a_refused_doorbell_holds_no_work_up(store, redis_client):
+    await handed_off(store, item())
+    await redis_client.set(store.keys.doorbell("backend"), "x")
+    assert len(await store.await_claims("backend", "w", LEASE, 1, 50)) == 1
 
 
 async def test_all_signals_come_at_once(store, redis_client):
