@@ -237,6 +237,20 @@ class LatticeClient:
             await cancel_waiting_job(self._redis, self._queue, run_id, outcome, self.keep)
         return word
 
+    async def interrupt(self, run_id: str) -> str:
+        """Have a run end without another call of its lead, as ``team.interrupt()`` does in one process.
+
+        What is under way is finished, work that nobody has begun is cancelled; the run succeeds, and its lead's result
+        has the subtype ``interrupted``. ``interrupted``, or ``ended`` if the run had ended before.
+
+        Raises:
+            OptionError: there is no such run.
+        """
+        word = await self._store.interrupt_run(run_id)
+        if word == "missing":
+            raise _missing(run_id)
+        return word
+
     async def resume(
         self,
         run_id: str,

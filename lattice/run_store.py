@@ -84,7 +84,8 @@ class RunStore(Protocol):
         """Accept a batch: send its messages, keep their order and the count to wait for, write the step.
 
         ``accepted`` or ``exists`` (accepted before; nothing is sent again) with the stored messages, or ``stale``, or
-        ``full`` when a mailbox is at its depth limit (nothing is sent). A message keeps the id that it has (the
+        ``full`` when a mailbox is at its depth limit, or ``circle`` when an item would wait in line for a conversation
+        that waits, through however many others, for that item itself (nothing is sent then). A message keeps the id that it has (the
         engine's receipts and events name it before it is sent); one whose id is empty gets one. So with every store.
 
         Raises:
@@ -117,6 +118,15 @@ class RunStore(Protocol):
         """Cancel a run: its queued messages end at once, the holders of its leases are told and fenced off.
 
         ``cancelled``, ``ended`` (it had ended already) or ``missing``.
+        """
+        ...
+
+    async def interrupt_run(self, run_id: str) -> str:
+        """Have a run end without another call of its lead, as soon as what is under way has ended.
+
+        Work that nobody has begun is cancelled. The process that drives the run gets the signal ``interrupt:<run id>``
+        once; whoever takes the run over reads it in its record. ``interrupted`` (a repeat too, which cancels what was
+        queued since), ``ended`` or ``missing``.
         """
         ...
 
@@ -319,7 +329,7 @@ class RunStore(Protocol):
         """Wait for signals to a process.
 
         ``batch:<id>`` (complete), ``cancel:<message or run id>`` (stop it), ``note:<lease kind>:<lease id>:<note id>``
-        (an urgent note).
+        (an urgent note), ``interrupt:<run id>``.
         """
         ...
 

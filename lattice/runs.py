@@ -73,7 +73,8 @@ class RunRecord:
     Times are epoch milliseconds of the store's clock. ``result`` is the wire form of the lead's final result,
     ``total_usage`` the tokens of all members and rounds, ``batch`` the id of the last accepted batch and
     ``conversation`` the lead's conversation. ``options`` are what the submitter asked for beyond the task.
-    ``model_calls`` and ``tokens`` were counted against its budget, if it has one.
+    ``model_calls`` and ``tokens`` were counted against its budget, if it has one. ``interrupted`` says that its lead is
+    not to be called again.
     """
 
     id: str
@@ -95,6 +96,7 @@ class RunRecord:
     options: dict[str, Any] = field(default_factory=dict)
     model_calls: int = 0
     tokens: int = 0
+    interrupted: bool = False
 
     def outcome(self) -> dict[str, Any]:
         """Return what the submitter gets, and the RQ job returns: run_id, status, result, usage, error.

@@ -1,4 +1,4 @@
-"""``lattice runs``, ``show`` and ``cancel``: what became of a task."""
+"""``lattice runs``, ``show``, ``cancel`` and ``interrupt``: what became of a task."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -17,7 +17,7 @@ from workers.process import EXIT_OK, run_once
 from workers.settings import Settings, parse_duration
 from workers.tables import age, one_line, print_facts, print_json, print_table
 
-__all__ = ["as_json", "cancel", "resume", "run_object", "runs", "show"]
+__all__ = ["as_json", "cancel", "interrupt", "resume", "run_object", "runs", "show"]
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -48,6 +48,15 @@ def show(settings: Settings, *, run_id: str, as_json: bool) -> int:
 def cancel(settings: Settings, *, run_id: str, reason: str, as_json: bool) -> int:
     """Cancel a run and everything that works for it."""
     return run_once(partial(_cancel, settings, run_id, reason, as_json=as_json))
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@as_json
+@with_settings(*TEAM, *LOGGING)
+def interrupt(settings: Settings, *, run_id: str, as_json: bool) -> int:
+    """Have a run end without another call of its lead: what is under way is finished, what is queued is cancelled."""
+    return run_once(partial(_interrupt, settings, run_id, as_json=as_json))
 
 
 @click.command()
@@ -147,6 +156,19 @@ async def _cancel(settings: Settings, run_id: str, reason: str, *, as_json: bool
         click.echo(f"run {run_id} had ended before: {record.status}")
     else:
         click.echo(f"run {run_id} is cancelled")
+    return EXIT_OK
+
+
+async def _interrupt(settings: Settings, run_id: str, *, as_json: bool) -> int:
+    async with client_of(settings, load_app(settings.app).team.name) as client:
+        word = await client.interrupt(run_id)
+        record = await client.run(run_id)
+    if as_json:
+        print_json(run_object(record))
+    elif word == "ended":
+        click.echo(f"run {run_id} had ended before: {record.status}")
+    else:
+        click.echo(f"run {run_id} ends as soon as what is under way has ended")
     return EXIT_OK
 
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "runs": ("workers.runs:runs", "List the newest runs."),
     "show": ("workers.runs:show", "Show one run: its work items and its result."),
     "cancel": ("workers.runs:cancel", "Cancel a run and everything that works for it."),
+    "interrupt": ("workers.runs:interrupt", "Have a run end once what is under way has ended."),
     "resume": ("workers.runs:resume", "Let a failed run go on."),
     "doctor": ("workers.doctor:doctor", "Check Redis, the app and the processes, or say why a run is stuck."),
     "dead": ("workers.dead:dead", "List, show, requeue or drop dead letters."),

@@ -150,7 +150,13 @@ class RunSteps(StorePart):
             if run.record.status is RunStatus.QUEUED:
                 return "reopened"
             run.record = replace(
-                run.record, status=RunStatus.QUEUED, owner=None, result=None, error=None, finished_at=None
+                run.record,
+                status=RunStatus.QUEUED,
+                owner=None,
+                result=None,
+                error=None,
+                finished_at=None,
+                interrupted=False,
             )
             run.forget_at = None
             return "reopened"
@@ -167,6 +173,23 @@ class RunSteps(StorePart):
             run.record = replace(run.record, status=RunStatus.CANCELLED, error=error, finished_at=self._work.now())
             await self._work.end_run(run, RunStatus.CANCELLED)
             return "cancelled"
+
+    async def interrupt_run(self, run_id: str) -> str:
+        """See ``RunStore.interrupt_run``."""
+        async with self._turn:
+            work, run = self._work, self._work.runs.get(run_id)
+            if run is None:
+                return "missing"
+            if run.record.status.is_terminal:
+                return "ended"
+            for state in [work.items[message_id] for message_id in run.messages]:
+                if state.open and state.item.batch is not None and state.attempt == 0:
+                    await work.close(state, MessageStatus.CANCELLED)
+                    await work.tell(run, "cancelled", state, state.item.message.id, state.item.message.to)
+            if run.lease is not None and run.lease.owner and not run.record.interrupted:
+                work.signal(run.lease.owner, f"interrupt:{run_id}")
+            run.record = replace(run.record, interrupted=True)
+            return "interrupted"
 
     async def get_run(self, run_id: str) -> RunRecord | None:
         """See ``RunStore.get_run``."""

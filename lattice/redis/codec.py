@@ -163,6 +163,7 @@ def run_of(record: Record) -> RunRecord:
         options=_options(record),
         model_calls=_number(record, b"modelCalls") or 0,
         tokens=_number(record, b"tokens") or 0,
+        interrupted=b"interrupted" in record,
     )
 
 

@@ -97,6 +97,10 @@ class RunSteps(StorePart):
         error = encode(clean_value({"code": "cancelled", "message": reason}))
         return await self._word("cancel_run", run_id, error, self.options.retention_ms, self._nonce())
 
+    async def interrupt_run(self, run_id: str) -> str:
+        """See ``RunStore.interrupt_run``."""
+        return await self._word("interrupt_run", run_id, self.options.retention_ms)
+
     async def forget_runs(self, limit: int = 100) -> int:
         """See ``RunStore.forget_runs``; a very large run takes several calls."""
         return int(await self._run("forget_runs", limit, limit * 20))

@@ -35,7 +35,17 @@ _LONGEST_PAUSE = 5.0
 class Held:
     """A lease that this process holds; its signal fires when the work on it has to stop."""
 
-    __slots__ = ("alert", "broken", "context", "controller", "ending", "lease", "lost", "valid_until")
+    __slots__ = (
+        "_listeners",
+        "_unheard",
+        "broken",
+        "context",
+        "controller",
+        "ending",
+        "lease",
+        "lost",
+        "valid_until",
+    )
 
     def __init__(self, lease: Lease, valid_until: float) -> None:
         self.lease = lease
@@ -43,13 +53,31 @@ class Held:
         self.context = copy_context()
         """Where the work was begun, so that what is said of it elsewhere is said as there."""
         self.valid_until = valid_until
-        self.alert: Callable[[str], object] | None = None
-        """Takes the id of an urgent note to whoever works on it."""
+        self._listeners: dict[str, Callable[..., object]] = {}
+        self._unheard: list[tuple[str, tuple[str, ...]]] = []
         self.lost = False
         self.broken = False
         """Whether it was given up because the store failed."""
         self.ending = False
         """Whether the step that ends it is on its way: then it is no loss that it is gone."""
+
+    def listen(self, **listeners: Callable[..., object]) -> None:
+        """Hear what other processes say to whoever works on the lease, what they have said before included.
+
+        ``note(id)`` hears of an urgent note, ``interrupt()`` that a run's lead is not to be called again.
+        """
+        self._listeners = listeners
+        unheard, self._unheard = self._unheard, []
+        for word, args in unheard:
+            self.tell(word, *args)
+
+    def tell(self, word: str, *args: str) -> None:
+        """Tell whoever works on the lease something; who is not there yet hears it later."""
+        listener = self._listeners.get(word)
+        if listener is not None:
+            listener(*args)
+        elif not self._listeners:
+            self._unheard.append((word, args))
 
     def lose(self, reason: BaseException) -> None:
         """Stop the work: nothing that it writes would be taken any more."""
@@ -264,7 +292,10 @@ class Host:
         elif kind == "cancel":
             self._cancel(rest)
         elif kind == "note":
-            self._alert(rest)
+            name, _, note_id = rest.rpartition(":")
+            self._tell(name, kind, note_id)
+        elif kind == "interrupt":
+            self._tell(f"run:{rest}", kind)
         else:
             _log.warning("signal %r is not known", text)
 
@@ -274,12 +305,11 @@ class Host:
         if held is not None:
             held.lose(AbortError("The run was cancelled"))
 
-    def _alert(self, target: str) -> None:
-        name, _, note_id = target.rpartition(":")
+    def _tell(self, name: str, word: str, *args: str) -> None:
         kind, _, lease_id = name.partition(":")
         held = self._held.get((kind, lease_id))
-        if held is not None and held.alert is not None:
-            held.alert(note_id)
+        if held is not None:
+            held.tell(word, *args)
 
 
 class _GuardedLedger:

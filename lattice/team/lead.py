@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from lattice.team.answers import Answer
 from lattice.team.delegates import with_delegates
 from lattice.team.failures import describe, failure_of
 from lattice.team.host import Held, Host
-from lattice.team.leg import RESUME, drive, open_session, resumed
+from lattice.team.leg import RESUME, drive, interrupted, open_session, resumed
 from lattice.team.metering import Meter, account_of
 from lattice.team.recording import Recorder, add_tokens
 from lattice.team.run_trace import RunTrace
@@ -75,6 +75,7 @@ class LeadDriver:
         self._driving: dict[str, asyncio.Task[Any]] = {}
         self._recorders: dict[str, Recorder] = {}
         self._leaving = asyncio.Event()
+        self._sweeping: set[asyncio.Task[None]] = set()
 
     @property
     def busy(self) -> int:
@@ -224,13 +225,24 @@ class LeadDriver:
             query_options=self._tracing.options(self.team.lead, trace),
             max_message_bytes=self.host.max_message_bytes,
         )
-        held.alert = actor.alert
+        held.listen(note=actor.alert, interrupt=partial(self._interrupt, actor, post))
         account = account_of(run, self.team.budget, self.host.space)
         if account is not None:
             actor.meter = Meter(self.host.purse(held, account))
         actor.is_heavy = lambda: recorder.size > _LIGHT
         actor.reopen = partial(self._reopen, run.conversation, recorder)
         return _Lead(taken, held, recorder, post, actor, trace)
+
+    def _interrupt(self, actor: Actor, post: StorePost) -> None:
+        """Make no further call of a lead: what is under way is finished, what is queued is cancelled."""
+        actor.interrupted = post.interrupted = True
+        stop = getattr(actor.session, "interrupt", None)
+        if callable(stop):
+            stop()
+        if actor.resting:  # what was handed off while the word was on its way
+            task = asyncio.get_running_loop().create_task(_quietly(post.cancel_queued()))
+            self._sweeping.add(task)
+            task.add_done_callback(self._sweeping.discard)
 
     def _open(self, conversation: str, recorder: Recorder) -> Any:
         return open_session(self.team.lead, conversation, history_store=recorder.history, journal=recorder.journal)
@@ -248,6 +260,8 @@ class LeadDriver:
         taken, recorder = lead.taken, lead.recorder
         run = taken.run
         opening: Any = RESUME
+        if run.interrupted:
+            self._interrupt(lead.actor, lead.post)
         lead.session = self._open(run.conversation, recorder)
         if lead.trace is not None and not taken.started:
             await lead.trace.start(self._tracing.data, run.task)
@@ -255,9 +269,13 @@ class LeadDriver:
             async with lead.actor.waiting():
                 reports = await lead.post.reports_of(run.batch)
             opening = await resumed(lead.actor, reports)
+            if lead.actor.interrupted:
+                return interrupted()
         elif run.id not in recorder.state.entered or not isinstance(lead.session, Agent):
             recorder.once = run.id
             opening = run.task
+        if lead.actor.interrupted:
+            return interrupted()
         return await drive(lead.actor, lead.take_session(), opening, rounds=run.round)
 
     async def _finish(self, lead: _Lead, answer: Answer | None, error: Any) -> dict[str, Any]:
@@ -295,6 +313,12 @@ def _cause(held: Held, error: Any) -> Any:
     """Return the deadline instead of the abort that it caused."""
     reason = held.controller.signal.reason
     return reason if isinstance(reason, DeadlineExceededError) else error
+
+
+async def _quietly(step: Awaitable[object]) -> None:
+    """Await a step whose failure ends the work elsewhere."""
+    with suppress(LeaseLostError):
+        await step
 
 
 async def _or_parked(step: Awaitable[T]) -> T:

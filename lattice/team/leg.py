@@ -16,7 +16,7 @@ from lattice.team.prompts import resume_prompt
 from lattice.team.runtime import TeamRuntime
 from lattice.workspace.workspace import resolve_workspace
 
-__all__ = ["MAX_ROUNDS", "RESUME", "Opening", "drive", "open_session", "resumed", "spawn", "tell"]
+__all__ = ["MAX_ROUNDS", "RESUME", "Opening", "drive", "interrupted", "open_session", "resumed", "spawn", "tell"]
 
 MAX_ROUNDS = 50
 """How often one actor may hand off and be resumed."""
@@ -101,7 +101,7 @@ async def drive(actor: Actor, session: Any, opening: Opening, *, rounds: int = 0
         if session is None and actor.reopen is not None:
             session = await actor.reopen()
         if actor.interrupted:
-            return _interrupted(answer)
+            return interrupted(answer)
         opening = await resumed(actor, reports)
 
 
@@ -112,12 +112,14 @@ async def resumed(actor: Actor, reports: Iterable[TeamMessage]) -> str:
     return prompt if note is None else f"{prompt}\n\n{note}"
 
 
-def _interrupted(answer: Answer) -> Answer:
-    """Return the answer of an actor that was interrupted while it waited."""
-    event = answer.event
+def interrupted(answer: Answer | None = None) -> Answer:
+    """Return the answer of an actor that was interrupted while it waited, or before it was asked."""
+    event = None if answer is None else answer.event
     if isinstance(event, SDKResultMessage):
         return Answer(replace(event, subtype="interrupted", result="", paused=False))
-    return Answer({"type": "result", "subtype": "interrupted", "is_error": False, "result": "", "num_turns": 0})
+    usage = {"input_tokens": 0, "output_tokens": 0}
+    ended = {"type": "result", "subtype": "interrupted", "is_error": False, "result": "", "session_id": ""}
+    return Answer({**ended, "num_turns": 0, "usage": usage})
 
 
 async def _query(actor: Actor, runtime: TeamRuntime, session: Any, opening: Opening) -> Answer:

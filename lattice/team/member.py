@@ -166,7 +166,7 @@ class MemberWork:
             leave=self.slots.left,
             meter=await self._meter(item, held),
         )
-        held.alert = actor.alert
+        held.listen(note=actor.alert)
         work = _Work(claim, held, state, recorder, post, actor)
         try:
             work.session = open_session(

@@ -23,7 +23,7 @@ __all__ = ["StorePost"]
 class StorePost:
     """A ``Post`` over the run store, for the holder of one lease."""
 
-    __slots__ = ("_handed_off", "_host", "_limit", "_recorder", "_run_id", "_trace", "has_sent", "held")
+    __slots__ = ("_handed_off", "_host", "_limit", "_recorder", "_run_id", "_trace", "has_sent", "held", "interrupted")
 
     def __init__(
         self,
@@ -45,6 +45,8 @@ class StorePost:
         self._handed_off: list[WorkItem] = []
         self.has_sent = False
         """Whether anything was sent from here."""
+        self.interrupted = False
+        """Whether the run is interrupted: what nobody has begun is cancelled."""
 
     def emit(self, event: Any) -> None:
         """Add an event to the run's stream."""
@@ -63,6 +65,10 @@ class StorePost:
     async def before_model_call(self) -> None:
         """Write what was paid for, and make sure that the lease is still ours."""
         await self._recorder.before_model_call()
+
+    async def before_sending(self) -> None:
+        """Make sure that the lease is still ours."""
+        await self._host.check(self.held)
 
     async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
         """Take the notes in a mailbox; they are read as soon as the next message of the conversation is written."""
@@ -144,7 +150,14 @@ class StorePost:
         word, _ = await self._accept(batch)
         if word in _REFUSALS:
             return tuple(_refused(item, word) for item in items)
+        if self.interrupted:
+            await self.cancel_queued()
         return self._entering(batch.id, await self._wait(batch, word))
+
+    async def cancel_queued(self) -> None:
+        """Cancel what nobody has begun for a run that is interrupted."""
+        assert self._run_id is not None
+        await self.held.guard(self._host.store.interrupt_run(self._run_id))
 
     async def reports_of(self, batch_id: str) -> tuple[TeamMessage, ...]:
         """Wait for a batch that was accepted before; its reports enter the conversation once."""

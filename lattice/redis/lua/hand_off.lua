@@ -3,8 +3,8 @@
 -- ARGV[1] lease kind, ARGV[2] lease id, ARGV[3] owner, ARGV[4] token, ARGV[5] batch id, ARGV[6] '1' if it pauses,
 -- ARGV[7] items at once or '', ARGV[8] mailbox depth limit, ARGV[9] number of items n,
 -- then n times: message id, member, run id or '', number of fields, field, value, ...; then the step
--- Reply: {'accepted' | 'exists', record, ...} | {'stale'} | {'full', member} | {'circle', member}: the work would wait in
--- line for a conversation that waits, through however many others, for the work itself. A repeat answers 'exists'.
+-- Reply: {'accepted' | 'exists', record, ...} | {'stale'} | {'full', member} | {'circle', member}: the work would wait
+-- in line for a conversation that waits, through however many others, for the work itself. A repeat answers 'exists'.
 local prefix = KEYS[1]
 local kind = ARGV[1]
 local id = ARGV[2]

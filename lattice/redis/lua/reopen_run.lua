@@ -33,7 +33,7 @@ local function keep_conversation(conversation)
 end
 
 redis.call('HSET', key, 'status', 'queued', 'owner', '')
-redis.call('HDEL', key, 'result', 'error', 'finishedAt')
+redis.call('HDEL', key, 'result', 'error', 'finishedAt', 'interrupted')
 redis.call('ZREM', prefix .. 'retention', 'run:' .. run)
 for _, part in ipairs({'', ':messages', ':events'}) do
   keep('run:' .. run .. part)
