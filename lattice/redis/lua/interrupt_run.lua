@@ -1,4 +1,4 @@
--- Interrupts a run: its lead is not called again, work that nobody has begun is cancelled, what is under way is finished.
+-- Interrupts a run: its lead is not called again, work that nobody has begun is cancelled, what is under way goes on.
 -- KEYS[1] prefix of the team
 -- ARGV[1] run id, ARGV[2] retention in ms
 -- Reply: 'interrupted' (a repeat too; it cancels what was queued since) | 'ended' | 'missing'
