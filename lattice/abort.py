@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 
 from lattice.errors import AbortError, OptionError
 
-__all__ = ["AbortController", "AbortSignal"]
+__all__ = ["AbortController", "AbortSignal", "end_tasks"]
 
 T = TypeVar("T")
 
@@ -157,3 +157,19 @@ class AbortController:
         if not isinstance(reason, BaseException):
             reason = AbortError(reason)
         self.signal._fire(reason)  # noqa: SLF001 - the controller is the one that may
+
+
+async def end_tasks(tasks: Iterable["asyncio.Task[Any]"], every: float = 0.5) -> None:
+    """Cancel tasks and return when all have ended.
+
+    A cancellation may be swallowed on its way (Python 3.11's ``wait_for`` does so when what it waits for ends at that
+    very moment), so those that go on are cancelled again every so many seconds.
+    """
+    running = set(tasks)
+    while running:
+        for task in running:
+            task.cancel()
+        ended, running = await asyncio.wait(running, timeout=every)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # whoever ends a task does not care how it ended

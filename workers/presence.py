@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 from redis.exceptions import RedisError
 
+from lattice.abort import end_tasks
 from lattice.errors import StoreError
 from lattice.run_store import RunStore
 from lattice.runs import ProcessInfo
@@ -84,6 +85,5 @@ async def announced(store: RunStore, info: ProcessInfo, busy: Callable[[], int])
     try:
         yield presence
     finally:
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        await end_tasks([beating])
         await presence.leave()

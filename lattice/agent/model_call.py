@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lattice.abort import AbortController, AbortSignal
 from lattice.errors import APIError
 from lattice.model import ModelRequest
+from lattice.tools.callbacks import settled
 
 __all__ = ["STUBBORN_SECONDS", "ModelCall"]
 
@@ -63,11 +64,11 @@ class ModelCall:
         """Fires when the call is cut short."""
         return self._controller.signal
 
-    def start(self, client: Any, request: ModelRequest) -> None:
-        """Send the request; its deadline starts now."""
+    def start(self, client: Any, request: ModelRequest, permit: Callable[[], Any] | None = None) -> None:
+        """Send the request, if ``permit()`` does not raise; its deadline starts now."""
         if request.timeout_ms is not None:
             self._timer = self._loop.call_later(request.timeout_ms / 1000, self.cut, "timeout")
-        self._task = _start_task(self._ask(client, request), self._loop)
+        self._task = _start_task(self._ask(client, request, permit), self._loop)
 
     def take_event(self, event: dict[str, Any]) -> None:
         """Take a stream event from the client, from any thread."""
@@ -116,9 +117,11 @@ class ModelCall:
     def _settled(self) -> bool:
         return self.settled_at > 0
 
-    async def _ask(self, client: Any, request: ModelRequest) -> None:
+    async def _ask(self, client: Any, request: ModelRequest, permit: Callable[[], Any] | None) -> None:
         # A task must not end with SystemExit or KeyboardInterrupt: asyncio would stop the loop under everybody's feet.
         try:
+            if permit is not None:
+                await settled(permit())
             reply = client.create_message(request)
             self.reply = await reply if inspect.isawaitable(reply) else reply
         except asyncio.CancelledError:

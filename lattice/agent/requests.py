@@ -78,7 +78,7 @@ async def send(run: RunState, call: ModelCall, request: ModelRequest) -> None:
     elif purpose == "turn" and has_urgent_mail(run):
         call.cut("mail")
     else:
-        call.start(run.session.model_client, request)
+        call.start(run.session.model_client, request, optional_method(run.settings.runtime, "before_sending"))
 
 
 async def _shape(run: RunState, hook: Any, request: ModelRequest, purpose: str) -> None:

@@ -15,7 +15,8 @@ PAUSED_TEXT = "Delegated work was queued. Waiting for team runtime reports befor
 class AgentRuntime(Protocol):
     """What an agent takes from its runtime; handed over as the query option ``runtime``.
 
-    More methods are used where they exist: ``before_model_call()`` may raise to stop the work;
+    More methods are used where they exist: ``before_model_call()`` may raise to stop the work, and so may
+    ``before_sending()``, which is asked when nothing is waited for any more before the request leaves;
     ``mail_after_tool_batch()`` returns content blocks that follow the tool results in the conversation;
     ``should_pause_after_tool_batch()`` ends the query after a batch. Each may be ``def`` or ``async def``. While
     ``has_urgent_mail()`` (a ``def``) is true, ``mail_after_tool_batch()`` is also asked before a model call.

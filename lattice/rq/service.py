@@ -11,6 +11,7 @@ from functools import partial
 import redis as blocking_redis
 from redis.asyncio import Redis
 
+from lattice.abort import end_tasks
 from lattice.errors import RunHeldError, RunParkedError, StoreError
 from lattice.rq.backoff import Backoff
 from lattice.rq.jobs import Engine, context_of
@@ -60,8 +61,7 @@ class RunService:
         try:
             await self.worker.take_jobs(burst=burst)
         finally:
-            taking_over.cancel()
-            await asyncio.gather(taking_over, return_exceptions=True)
+            await end_tasks([taking_over])
 
     async def stop_taking(self) -> None:
         """Take no further run; those that are under way go on."""

@@ -13,6 +13,7 @@ from rq.command import parse_payload
 from rq.executions import Execution
 from rq.scheduler import RQScheduler
 
+from lattice.abort import end_tasks
 from lattice.rq.backoff import Backoff
 from lattice.rq.worker import REDIS_DOWN, AsyncWorker
 
@@ -56,9 +57,7 @@ class Upkeep:
 
     async def stop(self) -> None:
         """Stop all duties, and let another worker be the scheduler."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         if self._scheduler is not None and self._scheduler.acquired_locks:
             try:
                 await self.worker.in_thread(self._scheduler.stop)

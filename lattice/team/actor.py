@@ -45,6 +45,10 @@ class Post(Protocol):
         """Raise if the work has to stop here."""
         ...
 
+    async def before_sending(self) -> None:
+        """Raise if the work is not ours any more."""
+        ...
+
     async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
         """Take the notes that other agents have sent to a mailbox (``queue`` in the store), each of them once."""
         ...

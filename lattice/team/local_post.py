@@ -118,6 +118,9 @@ class LocalPost:
         """Wait while the listener is far behind."""
         await self._office.room()
 
+    async def before_sending(self) -> None:
+        """In one process nobody else can have taken the work."""
+
     async def notes(self, mailbox: str, queue: str) -> list[TeamMessage]:
         """Take the notes in a mailbox."""
         del queue

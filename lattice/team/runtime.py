@@ -68,6 +68,10 @@ class TeamRuntime:
         if self.actor.meter is not None:
             await self.actor.meter.before_call()
 
+    async def before_sending(self) -> None:
+        """Raise if the work is not ours any more: this process may have been stopped since it was asked last."""
+        await self.actor.post.before_sending()
+
     async def mail_after_tool_batch(self) -> list[dict[str, Any]]:
         """Return what the actor is to be shown of mail that came while it worked, and of a budget near its end."""
         actor = self.actor

@@ -179,10 +179,19 @@ class Storm:
                 continue
             number, self.numbers = self.numbers, self.numbers + 1
             kind = "poison" if self.plan.poison and number % 50 == 25 else "plain"
-            run_id = await self.client.submit(f"run {number} {kind}", id=str(number))
+            run_id = await self._submitted(f"run {number} {kind}", number)
             self.accepted[run_id] = number
             self.in_flight.add(run_id)
             self._begin(self._follow(run_id))
+
+    async def _submitted(self, task, number):
+        """Submit until it is accepted, as a caller would whom Redis was away for too long: under the same key."""
+        while True:
+            try:
+                return await self.client.submit(task, id=str(number))
+            except (LatticeError, RedisError, OSError):
+                self.done["client errors"] += 1
+                await asyncio.sleep(0.2)
 
     async def _follow(self, run_id):
         while True:

@@ -222,6 +222,26 @@ async def test_a_worker_that_was_stopped_past_its_lease_begins_no_further_tool_c
     assert runs == [0]
 
 
+async def test_a_worker_that_was_stopped_right_before_a_model_call_does_not_make_it(start):
+    async def lose_the_lease(_context):
+        await cluster.expire()
+        assert len(await cluster.store.claim("a", "another process", 10**12)) == 1
+        for held in stopped.host._held.values():
+            held.valid_until = 0.0  # so much time has passed, and nothing in this process noticed
+        lost.set()
+
+    lost = asyncio.Event()
+    member = spec("a", ["never said"], hooks={"on_model_request": lose_the_lease})
+    cluster = start(crew(lead_of(handoff("a")), {"a": member}))
+    stopped = await cluster.worker("a")
+    coordinator = await cluster.coordinator()
+    await cluster.submit()
+    coordinator.drive("run")
+    await asyncio.wait_for(lost.wait(), 5)
+    await until(lambda: not stopped.worker.busy)
+    assert model_of(member).calls == 0
+
+
 async def test_a_worker_that_could_not_look_for_lost_work_looks_again(start):
     gate = Gate()
 
