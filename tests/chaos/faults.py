@@ -41,6 +41,7 @@ STEPS = (
     # the point's name, whose method, its name, which calls count, which replies count
     ("take", RedisRunStore, "take_run", _always, lambda reply: not isinstance(reply, str)),
     ("claim", RedisRunStore, "claim", _always, bool),
+    ("claim", RedisRunStore, "await_claims", _always, bool),
     ("answer", RedisRunStore, "append", _has_started, _always),
     ("results", RedisRunStore, "append", _has_results, _always),
     ("hand_off", RedisRunStore, "hand_off", _always, _always),
