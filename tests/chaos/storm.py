@@ -11,6 +11,7 @@ from pathlib import Path
 
 from redis.exceptions import RedisError
 
+from lattice.abort import end_tasks
 from lattice.client import LatticeClient
 from lattice.errors import LatticeError
 from lattice.redis.connection import open_redis
@@ -132,9 +133,7 @@ class Storm:
         try:
             return await self._weather()
         finally:
-            for task in self.background:
-                task.cancel()
-            await asyncio.gather(*self.background, return_exceptions=True)
+            await end_tasks(self.background)
             await asyncio.to_thread(self.processes.close)
             await self.redis.aclose()
             self.server.stop()
