@@ -22,7 +22,7 @@ from lattice.rq.queue import queue_of
 from lattice.rq.results import JobStanding, cancel_waiting_job, job_has_ended, job_standing, requeue_failed_job
 from lattice.rq.submit import Submission, check_task, due_at, submit_run
 from lattice.rq.worker import REDIS_DOWN
-from lattice.run_store import RUN_ENDED, StoreOptions
+from lattice.run_store import EVENTS_DROPPED, RUN_ENDED, StoreOptions
 from lattice.runs import Budget, DeadLetter, ProcessInfo, RunRecord, RunStatus, WorkState, run_conversation
 
 __all__ = ["LatticeClient", "RunStanding"]
@@ -40,6 +40,9 @@ _AT_ONCE = 16
 
 _SLICE_MS = 5_000
 """Milliseconds of one blocking read; a longer wait is many of them."""
+
+_BEHIND = 50
+"""Events in one read from which on a reader may be so far behind that some were dropped before it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +207,21 @@ class LatticeClient:
         """Yield ``(offset, event)`` from an offset on, as they happen, until the run has ended.
 
         The last event is the lead's ``result``; a run that did not succeed ends with ``{"type": "run_ended", "status":
-        ...}``. Whoever comes back with the last offset that it saw misses nothing and gets nothing twice.
+        ...}``. Whoever comes back with the last offset that it saw misses nothing and gets nothing twice, unless the run
+        had more events than are kept: then ``{"type": "events_dropped", "dropped": ...}`` stands in their place.
 
         Raises:
             OptionError: there is no such run.
         """
         await self.run(run_id)
+        first = True
         while True:
             batch = await self._patiently(partial(self._store.read_events, run_id, after, block_ms=_SLICE_MS))
+            if batch and (first or len(batch) >= _BEHIND):
+                lost = await self._patiently(partial(self._store.lost_events, run_id, after))
+                if lost:
+                    yield after, {"type": EVENTS_DROPPED, "dropped": lost}
+            first = False
             for offset, event in batch:
                 after = offset
                 if event.get("type") != RUN_ENDED:
@@ -241,7 +251,8 @@ class LatticeClient:
         """Have a run end without another call of its lead, as ``team.interrupt()`` does in one process.
 
         What is under way is finished, work that nobody has begun is cancelled; the run succeeds, and its lead's result
-        has the subtype ``interrupted``. ``interrupted``, or ``ended`` if the run had ended before.
+        has the subtype ``interrupted``. A run that nobody has taken yet ends before its first model call. Returns
+        ``interrupted``, or ``ended`` if the run had ended before.
 
         Raises:
             OptionError: there is no such run.

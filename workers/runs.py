@@ -115,13 +115,14 @@ async def _show(settings: Settings, run_id: str, *, as_json: bool) -> int:
         if record is None:
             raise OptionError(f"there is no run {run_id!r}; lattice runs lists those that are kept")
         items = work_items(await _all_events(store, run_id))
+        dropped = await store.lost_events(run_id)
         states = {state.message.id: state for state in await store.work_items(run_id)}
     for item in items:
         item.update(_tries(states.get(item["id"])))
     if as_json:
-        print_json({**run_object(record), "work_items": items})
+        print_json({**run_object(record), "work_items": items, "events_dropped": dropped})
         return EXIT_OK
-    print_facts(_facts(record))
+    print_facts({**_facts(record), "dropped": f"{dropped:,} events, the oldest" if dropped else None})
     click.echo()
     print_table(
         ("MEMBER", "STATUS", "ATTEMPTS", "MESSAGE", "TASK"),
@@ -186,6 +187,7 @@ def run_object(record: RunRecord) -> dict[str, Any]:
         "model_calls": record.model_calls,
         "tokens": record.tokens,
         "budget": record.options.get("budget"),
+        "interrupted": record.interrupted,
     }
 
 
@@ -234,6 +236,7 @@ def _facts(record: RunRecord) -> dict[str, object]:
         "took": f"{(record.finished_at - record.created_at) / 1000:.2f}s" if record.finished_at else None,
         "rounds": record.round,
         "owner": record.owner,
+        "interrupted": "yes" if record.interrupted else None,
         "usage": ", ".join(f"{name} {count:,}" for name, count in usage.items()) if usage else None,
         "error": f"{error.get('code') or error.get('name')}: {error.get('message')}" if error else None,
     }

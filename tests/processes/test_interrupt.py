@@ -45,7 +45,8 @@ async def test_what_is_under_way_is_finished_and_the_rest_is_not_begun(commands,
     work = {state.member: str(state.message.status) for state in await client.work_items(run_id)}
     assert work == {"first": "done", "second": "cancelled"}
     again = await commands.done("lattice", "interrupt", run_id, "--json")
-    assert json.loads(again.out)["status"] == "succeeded"
+    shown = json.loads(again.out)
+    assert (shown["status"], shown["interrupted"]) == ("succeeded", True)
 
 
 async def test_a_run_that_does_not_exist_is_named(commands, client):

@@ -42,3 +42,10 @@ async def test_what_is_not_taken_is_bounded_and_expires(store, redis_client, key
     assert await redis_client.zcard(keys.notes("backend")) == 1000
     assert await redis_client.pttl(keys.notes("backend")) > 0
     assert await redis_client.xlen(keys.mailbox("backend")) == 1005
+
+
+async def test_a_note_whose_run_ends_leaves_the_set(store, redis_client, keys):
+    await handed_off(store, item())
+    await store.send(note("too late", metadata=URGENT), member="backend")
+    await store.cancel_run("run-1", "enough")
+    assert await redis_client.exists(keys.notes("backend")) == 0

@@ -48,7 +48,7 @@ end
 local function close(message, status)
   local key = prefix .. 'message:' .. message
   local found = redis.call('HMGET', key, 'status', 'member', 'claimable', 'entry', 'conversation', 'shared', 'batch',
-    'runId', 'hasNotes')
+    'runId', 'hasNotes', 'note')
   redis.call('HSET', key, 'status', status)
   redis.call('HINCRBY', prefix .. 'counts:' .. found[2], found[1], -1)
   redis.call('HINCRBY', prefix .. 'counts:' .. found[2], status, 1)
@@ -71,5 +71,8 @@ local function close(message, status)
   end
   if found[9] then
     release_notes(found[2], message)
+  end
+  if found[10] then
+    redis.call('ZREM', prefix .. 'notes:' .. found[2], message)
   end
 end
