@@ -40,6 +40,10 @@ class Alerts:
             if not actors:
                 self._at_work.pop(mailbox, None)
 
+    def at_work(self, mailbox: str) -> bool:
+        """Whether somebody works at a mailbox now."""
+        return mailbox in self._at_work
+
     def tell(self, message: TeamMessage) -> None:
         """Tell whoever has worked longest at the mailbox of an ``interrupt``; other mail can wait."""
         actors = self._at_work.get(message.to)

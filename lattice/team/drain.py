@@ -13,12 +13,13 @@ from lattice.errors import AbortError, LatticeError, OptionError
 from lattice.mailbox import LEAD_MAILBOX, MessageStatus, TeamMailbox, TeamMessage, WorkItemRole
 from lattice.memory.adapter import MailboxAdapter
 from lattice.team.actor import member_source
+from lattice.team.alerts import Alerts
 from lattice.team.answers import Answer
 from lattice.team.deadlines import within
 from lattice.team.definition import Directory, TeamMemberDefinition
 from lattice.team.delegation import DelegateRequest, DelegateResult
 from lattice.team.failures import failure_of
-from lattice.team.prompts import drain_envelope
+from lattice.team.prompts import drain_envelope, urgency_of
 from lattice.tools.tool import UNSET, ToolDefinition
 
 __all__ = ["Drain", "TeamDrainResult", "read_drain_options", "unanswered"]
@@ -90,9 +91,14 @@ class Drain:
     """One call of ``Team.drain``."""
 
     def __init__(
-        self, directory: Directory, mailbox: TeamMailbox, tools: Mapping[str, Sequence[ToolDefinition]]
+        self,
+        directory: Directory,
+        mailbox: TeamMailbox,
+        tools: Mapping[str, Sequence[ToolDefinition]],
+        alerts: Alerts,
     ) -> None:
         self._directory = directory
+        self._alerts = alerts
         self._mailbox = mailbox
         self._mail = MailboxAdapter(mailbox)
         self._tools = tools
@@ -121,9 +127,17 @@ class Drain:
         return TeamDrainResult(processed, failed, rounds)
 
     async def _claim(self, member: TeamMemberDefinition) -> TeamMessage | None:
-        claimed = self._mailbox.claim_next(str(member.mailbox_id))
+        mailbox_id = str(member.mailbox_id)
+        if self._alerts.at_work(mailbox_id) and await self._next_is_a_note(mailbox_id):
+            return None
+        claimed = self._mailbox.claim_next(mailbox_id)
         record = await claimed if inspect.isawaitable(claimed) else claimed
         return None if record is None else TeamMessage.from_dict(record)
+
+    async def _next_is_a_note(self, mailbox_id: str) -> bool:
+        """Whether a note is next: it belongs to the member that is at work, not to a prompt beside it."""
+        pending = await self._mail.inbox(mailbox_id, MessageStatus.PENDING)
+        return bool(pending) and urgency_of(pending[0]) is not None
 
     async def _work(self, member: TeamMemberDefinition, message: TeamMessage, signal: AbortSignal | None) -> bool:
         """Prompt a member with a message and see to it that the message is closed; False if it failed."""

@@ -166,7 +166,7 @@ class Team:
             AbortError: the signal fired.
         """
         limits = read_drain_options({**(options or {}), **keywords})
-        return await Drain(self.directory, self.mailbox, self.member_tools).run(*limits)
+        return await Drain(self.directory, self.mailbox, self.member_tools, self.alerts).run(*limits)
 
     # --- running in this process --------------------------------------------------------------------------------
 
