@@ -5,15 +5,16 @@ import os
 
 from bench.peers.base import URL, AsyncPeer, now, stamp
 from lattice import create_team, define_agent, team_member
+from lattice.ids import new_id
 from lattice.mailbox import MessageStatus, TeamMessage
 from lattice.redis.connection import open_redis
 from lattice.redis.run_store import RedisRunStore
-from lattice.runs import Outcome, Step
+from lattice.runs import Batch, Outcome, RunRecord, Step, WorkItem
 from lattice.team.host import Host
 from lattice.team.worker import MemberWorker
 from lattice.testing import ScriptedModel, text
 
-TEAM, MEMBER, LEASE_MS, CONCURRENCY = "bench", "worker", 30_000, 10
+TEAM, MEMBER, RUN, LEASE_MS, CONCURRENCY = "bench", "worker", f"run-{os.getpid()}", 30_000, 10
 
 
 class Peer(AsyncPeer):
@@ -47,7 +48,28 @@ class Peer(AsyncPeer):
 
 
 class AgentPeer(Peer):
-    """The same mailbox, worked by ``MemberWorker`` at its default concurrency: conversation, report, events."""
+    """Handoffs of a run, worked by ``MemberWorker`` at ten at a time: conversation, report, events."""
+
+    lead = None
+
+    async def a_send(self):
+        if self.lead is None:
+            self.lead = asyncio.ensure_future(self._lead())
+        message = TeamMessage(
+            id="",
+            from_="manager",
+            to=f"{TEAM}::{MEMBER}",
+            content=f"sent at {now()}",
+            run_id=RUN,
+            work_item_role="delegation",
+        )
+        batch = Batch(id=new_id(), items=(WorkItem(message=message, member=MEMBER, conversation=""),))
+        await self.store.hand_off(await self.lead, batch, Step(conversation=RUN))
+
+    async def _lead(self):
+        await self.store.start_run(RunRecord(id=RUN, team=TEAM, task="many jobs"))
+        taken = await self.store.take_run(RUN, f"lead-{os.getpid()}", 0)
+        return taken.lease
 
     async def a_work(self):
         host = Host(

@@ -1,4 +1,4 @@
-"""One connection that many coroutines share: calls made while it is busy travel together in the next round trip."""
+"""Two connections that many coroutines share: calls made while they are busy travel together in the next round trip."""
 
 import asyncio
 import random
@@ -20,6 +20,9 @@ from lattice.redis.wire import Command, Reply, Wire
 __all__ = ["Lane"]
 
 _MOST_AT_ONCE = 128
+_WIRES = 2
+"""With two, the server works on one while this process reads the replies of the other and goes on."""
+
 _LONGEST_ANSWER = 15.0
 """Seconds without an answer after which the connection is taken to be dead."""
 
@@ -55,17 +58,19 @@ class _Call:
 
 
 class Lane:
-    """Sends commands of one event loop in as few round trips as possible.
+    """Sends commands of one event loop in few round trips; calls that nobody awaits one by one have no order.
 
     A command that fails fails alone. When the connection breaks, what had no reply yet is sent again, for
     ``patience`` seconds: so every command given to a lane must be safe to repeat.
     """
 
     def __init__(self, redis: Redis, *, patience: float = 20.0) -> None:
-        self._wire = Wire(redis)
+        self._wires = [Wire(redis) for _ in range(_WIRES)]
         self._patience = patience
         self._waiting: deque[_Call] = deque()
-        self._sender: asyncio.Task[None] | None = None
+        self._senders: dict[Wire, asyncio.Task[None]] = {}
+        self._away = 0
+        """How many senders wait for replies."""
 
     async def command(self, *command: Any) -> Reply:
         """Run a command.
@@ -89,62 +94,80 @@ class Lane:
     async def _submit(self, call: _Call) -> Reply:
         call.give_up_at = time.monotonic() + self._patience
         self._waiting.append(call)
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.get_running_loop().create_task(self._send_all(), name="lattice-redis-lane")
+        if len(self._senders) < min(_WIRES, len(self._waiting)):
+            self._start_sender()
         return await call.answer
+
+    def _start_sender(self) -> None:
+        wire = next(wire for wire in self._wires if wire not in self._senders)
+        sending = self._send_all(wire)
+        self._senders[wire] = asyncio.get_running_loop().create_task(sending, name="lattice-redis-lane")
 
     async def close(self) -> None:
         """Send what waits, then stop."""
-        if self._sender is not None and not self._sender.done():
-            await asyncio.wait({self._sender}, timeout=self._patience)
-            self._sender.cancel()
-            await asyncio.gather(self._sender, return_exceptions=True)
-        await self._wire.close()
+        senders = list(self._senders.values())
+        if senders:
+            await asyncio.wait(senders, timeout=self._patience)
+            for sender in senders:
+                sender.cancel()
+            await asyncio.gather(*senders, return_exceptions=True)
+        for wire in self._wires:
+            await wire.close()
 
-    async def _send_all(self) -> None:
+    async def _send_all(self, wire: Wire) -> None:
+        """Send what waits until nothing does."""
         failures = 0
-        while self._waiting:
-            calls = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_AT_ONCE))]
-            calls = [call for call in calls if not call.answer.done()]
-            if not calls:
-                continue
-            try:
-                again = await self._send(calls)
-            except asyncio.CancelledError:
-                for call in calls:
-                    call.answer.cancel()
-                raise
-            self._waiting.extendleft(reversed(again))
-            failures = failures + 1 if any(not call.reloaded for call in again) else 0
-            if failures:
-                await asyncio.sleep(_pause(failures))
-
-    async def _send(self, calls: list[_Call]) -> list[_Call]:
-        """Send calls in one round trip; returns those that must be sent again."""
         try:
-            replies = await self._wire.exchange([call.command for call in calls], _LONGEST_ANSWER)
+            while self._waiting:
+                again = await self._send(wire, self._share())
+                self._waiting.extendleft(reversed(again))
+                failures = failures + 1 if any(not call.reloaded for call in again) else 0
+                if failures:
+                    await asyncio.sleep(_pause(failures))
+        finally:
+            del self._senders[wire]
+
+    def _share(self) -> list[_Call]:
+        """Take this sender's part of what waits: the server works on one part while this process works on the other."""
+        count = min(-(-len(self._waiting) // (len(self._senders) - self._away)), _MOST_AT_ONCE)
+        calls = [self._waiting.popleft() for _ in range(count)]
+        return [call for call in calls if not call.answer.done()]
+
+    async def _send(self, wire: Wire, calls: list[_Call]) -> list[_Call]:
+        """Send calls in one round trip; returns those that must be sent again."""
+        if not calls:
+            return []
+        self._away += 1
+        try:
+            replies = await wire.exchange([call.command for call in calls], _LONGEST_ANSWER)
+        except asyncio.CancelledError:
+            for call in calls:
+                call.answer.cancel()
+            raise
         except _AWAY as error:
             for call in calls:
                 call.as_repeat()
             return _still_patient(calls, error)
         except Exception as error:  # noqa: BLE001 - one call that cannot be sent must not stop the others
-            return await self._send_apart(calls, error)
+            return await self._send_apart(wire, calls, error)
+        finally:
+            self._away -= 1
         again = [call for call, reply in zip(calls, replies, strict=True) if not _resolve(call, reply)]
-        return await self._heal(again)
+        return await self._heal(wire, again) if again else again
 
-    async def _send_apart(self, calls: list[_Call], error: Exception) -> list[_Call]:
+    async def _send_apart(self, wire: Wire, calls: list[_Call], error: Exception) -> list[_Call]:
         if len(calls) > 1:
-            return [again for call in calls for again in await self._send([call])]
+            return [again for call in calls for again in await self._send(wire, [call])]
         if not calls[0].answer.done():
             calls[0].answer.set_exception(_translate(calls[0], error))
         return []
 
-    async def _heal(self, calls: list[_Call]) -> list[_Call]:
+    async def _heal(self, wire: Wire, calls: list[_Call]) -> list[_Call]:
         reloaded = [call for call in calls if call.reloaded]
         refused = [call for call in calls if not call.reloaded]
         if refused:
             # The name may lead to another server by now, one that is the primary.
-            await self._wire.disconnect()
+            await wire.disconnect()
         return reloaded + _still_patient(refused, BusyLoadingError("it loads its data, or is a replica"))
 
 

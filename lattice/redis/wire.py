@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import hiredis
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
@@ -17,7 +18,8 @@ class Wire:
     """A connection out of a client's pool, kept until ``close``.
 
     The client would take a connection, start two timers and make a pipeline for every round trip, which costs more than
-    the round trip does. Here one limit holds for the whole exchange. Not to be used by two at once.
+    the round trip does, and write the commands in Python. Here one limit holds for the whole exchange. Not to be used
+    by two at once.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -30,13 +32,14 @@ class Wire:
         """Send commands in one go and return their replies; what the server refused is an exception among them.
 
         Raises:
-            redis.exceptions.DataError: a command cannot be written; none was sent.
+            TypeError, ValueError: a command cannot be written; none was sent.
             redis.exceptions.ConnectionError, OSError: the connection broke, or ``within`` seconds went by: it is not
                 known which of the commands were carried out. The next exchange connects anew.
         """
+        packed = [hiredis.pack_command(command) for command in commands]
         async with asyncio.timeout(within):
             connection = self._connection or await self._connect()
-            await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+            await connection.send_packed_command(packed, check_health=False)
             return [await self._reply(connection, command[0]) for command in commands]
 
     async def _connect(self) -> Any:
