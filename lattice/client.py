@@ -207,8 +207,8 @@ class LatticeClient:
         """Yield ``(offset, event)`` from an offset on, as they happen, until the run has ended.
 
         The last event is the lead's ``result``; a run that did not succeed ends with ``{"type": "run_ended", "status":
-        ...}``. Whoever comes back with the last offset that it saw misses nothing and gets nothing twice, unless the run
-        had more events than are kept: then ``{"type": "events_dropped", "dropped": ...}`` stands in their place.
+        ...}``. Whoever comes back with the last offset that it saw misses nothing and gets nothing twice. If a run has
+        more events than are kept, ``{"type": "events_dropped", "dropped": 1200}`` stands in the place of the others.
 
         Raises:
             OptionError: there is no such run.

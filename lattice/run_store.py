@@ -29,7 +29,11 @@ from lattice.runs import (
     WorkState,
 )
 
-__all__ = ["RUN_ENDED", "RunStore", "StoreOptions"]
+__all__ = ["EVENTS_DROPPED", "RUN_ENDED", "RunStore", "StoreOptions"]
+
+EVENTS_DROPPED = "events_dropped"
+"""The ``type`` of what a reader is told in place of events that are not kept any more, with how many were dropped:
+``{"type": "events_dropped", "dropped": 1200}``."""
 
 RUN_ENDED = "run_ended"
 """The ``type`` of the last event of every run's stream: ``{"type": "run_ended", "status": "succeeded"}``."""
@@ -144,7 +148,12 @@ class RunStore(Protocol):
         """Return ``(offset, event)`` after an offset; waits up to ``block_ms`` for the first.
 
         Deltas are included while somebody follows with ``block_ms``. The last event of a run has type ``RUN_ENDED``.
+        What was dropped because the run has more events than are kept is left out; ``lost_events`` tells.
         """
+        ...
+
+    async def lost_events(self, run_id: str, after: str = "0") -> int:
+        """Return how many events were dropped, if that may have left a gap after an offset; 0 if there is none."""
         ...
 
     # --- messages -----------------------------------------------------------------------------------------------

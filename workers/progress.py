@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lattice.encoding import compact_json
+from lattice.run_store import EVENTS_DROPPED
 from workers.tables import one_line
 
 __all__ = ["describe"]
@@ -20,6 +21,8 @@ def describe(event: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _about_turn(_name(event), event.get("message") or {})
     elif kind == "assistant":
         yield from _about_turn("lead", event)
+    elif kind == EVENTS_DROPPED:
+        yield "run", f"{event['dropped']:,} events are not kept any more; raise max_events to keep more"
 
 
 def _name(event: Mapping[str, Any]) -> str:

@@ -68,8 +68,9 @@ class RunSteps(StorePart):
             sent = await self._send_all(batch)
             state = BatchState(lease, tuple(message.id for message in sent), len(sent), batch.pauses)
             work.batches[batch.id] = state
-            state.held.extend(state.items[batch.limit :] if batch.limit is not None else ())
-            for message_id in state.items[: batch.limit]:
+            at_once = self._at_once(lease, batch)
+            state.held.extend(state.items[at_once:])
+            for message_id in state.items[:at_once]:
                 work.deliver(message_id)
             if batch.pauses and lease.kind == "message":
                 work.items[lease.id].handed_off = batch.id
@@ -80,6 +81,13 @@ class RunSteps(StorePart):
                 run.record = replace(run.record, status=RunStatus.WAITING, batch=batch.id, round=run.record.round + 1)
             await work.write(lease, step)
             return "accepted", tuple(sent)
+
+    def _at_once(self, lease: Lease, batch: Batch) -> int:
+        """How many items of a batch may be claimed now: none of an interrupted run, which cancels them next."""
+        run = self._work.runs.get(lease.id) if lease.kind == "run" and batch.pauses else None
+        if run is not None and run.record.interrupted:
+            return 0
+        return len(batch.items) if batch.limit is None else batch.limit
 
     def _has_room(self, batch: Batch) -> bool:
         more: dict[str, int] = {}
@@ -200,6 +208,11 @@ class RunSteps(StorePart):
         """See ``RunStore.list_runs``."""
         newest = list(reversed(self._work.runs.values()))
         return [run.record for run in newest[:limit]]
+
+    async def lost_events(self, run_id: str, after: str = "0") -> int:
+        """See ``RunStore.lost_events``."""
+        run = self._work.runs.get(run_id)
+        return 0 if run is None else run.events.lost(after)
 
     async def read_events(
         self, run_id: str, after: str = "0", *, block_ms: int | None = None

@@ -61,6 +61,10 @@ class EventLog:
         """Append the mark that nothing follows."""
         self.add(encode({"type": RUN_ENDED, "status": status}))
 
+    def lost(self, offset: str) -> int:
+        """Return how many events after an offset are not kept any more."""
+        return max(0, self._last - len(self._events) - int(offset))
+
     def after(self, offset: str) -> list[tuple[str, dict[str, object]]]:
         """Return the events after an offset."""
         first = self._last - len(self._events) + 1

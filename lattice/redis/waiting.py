@@ -101,6 +101,17 @@ class Waiting(StorePart):
             found = await self._read(run_id, event_id, delta_id)
         return _merged(found, event_id, delta_id)
 
+    async def lost_events(self, run_id: str, after: str = "0") -> int:
+        """See ``RunStore.lost_events``."""
+        dropped, first = await asyncio.gather(
+            self._lane.command("HGET", self.keys.run(run_id), "eventsDropped"),
+            self._lane.command("XRANGE", self.keys.events(run_id), "-", "+", "COUNT", 1),
+        )
+        event_id, _ = _offset(after)
+        if not int(dropped or 0) or (first and _order(first[0][0].decode()) <= _order(event_id)):
+            return 0
+        return int(dropped)
+
     async def _read(self, run_id: str, event_id: str, delta_id: str) -> list[tuple[bool, Entry]]:
         events, deltas = await asyncio.gather(
             self._lane.command("XRANGE", self.keys.events(run_id), f"({event_id}", "+", "COUNT", _MOST_EVENTS),
@@ -135,6 +146,11 @@ def _seconds(timeout_ms: int) -> float:
 def _offset(after: str) -> tuple[str, str]:
     event_id, _, delta_id = after.partition("/")
     return _full(event_id), _full(delta_id)
+
+
+def _order(entry_id: str) -> tuple[int, int]:
+    milliseconds, _, number = entry_id.partition("-")
+    return int(milliseconds), int(number)
 
 
 def _full(entry_id: str) -> str:

@@ -730,6 +730,20 @@ async def test_events_are_read_from_any_offset_until_the_end(store):
     assert await store.read_events("nope") == []
 
 
+async def test_a_reader_is_told_of_events_that_are_not_kept_any_more(backend):
+    store = backend.store(max_events=50)
+    lease = await started_run(store)
+    assert await store.lost_events("run-1") == 0
+    await store.append(lease, step(events=tuple(b'{"type":"e","n":%d}' % n for n in range(500))))
+    kept = await store.read_events("run-1")
+    assert 50 <= len(kept) < 500
+    assert kept[-1][1]["n"] == 499
+    assert await store.lost_events("run-1") == kept[0][1]["n"] == 500 - len(kept)
+    assert await store.lost_events("run-1", kept[0][0]) == 0
+    assert await store.lost_events("run-1", kept[-1][0]) == 0
+    assert await store.lost_events("nope") == 0
+
+
 async def test_a_member_writes_the_events_of_its_run(store):
     await handed_off(store, item("backend"))
     claim = await claim_one(store)

@@ -129,6 +129,19 @@ async def test_events_come_once_from_any_offset_and_end_with_the_run(client, sto
     assert seen == []
 
 
+async def test_a_reader_that_comes_too_late_is_told_how_many_events_are_gone(redis_url):
+    async with LatticeClient(team="trio", redis_url=redis_url, options=StoreOptions(max_events=50)) as client:
+        store = client._store
+        run_id = await client.submit("do it")
+        lease = await take(store, run_id)
+        await finish(store, lease, events=[b'{"type":"assistant","n":%d}' % n for n in range(500)])
+        (_, gap), *kept = [entry async for entry in client.events(run_id)]
+        assert gap == {"type": "events_dropped", "dropped": kept[0][1]["n"]}
+        assert gap["dropped"] > 0
+        assert [event["n"] for _, event in kept] == list(range(gap["dropped"], 500))
+        assert [event["n"] async for _, event in client.events(run_id, kept[0][0])] == list(range(kept[1][1]["n"], 500))
+
+
 async def test_events_of_a_run_that_failed_end_with_its_status(client, store):
     run_id = await client.submit("do it")
     await finish(store, await take(store, run_id), RunStatus.FAILED, error={"message": "broken"})

@@ -52,7 +52,9 @@ local function tell_failure(id, failure)
   local source = source_of(id)
   for _, event in ipairs({event_of('failed', source, found[3], id, failure),
     event_of('replied', source, found[2], id .. '-report', failure)}) do
+    local kept = redis.call('XLEN', key .. ':events') + 1
     redis.call('XADD', key .. ':events', 'MAXLEN', '~', max_events, '*', 'event', event)
+    redis.call('HINCRBY', key, 'eventsDropped', kept - redis.call('XLEN', key .. ':events'))
   end
 end
 

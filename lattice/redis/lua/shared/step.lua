@@ -13,8 +13,13 @@ local function write_events(step, at, run)
     redis.call('PEXPIRE', key .. ':deltas', 600000)
   end
   at = at + step.deltas
+  local kept = step.events > 0 and redis.call('XLEN', key .. ':events') + step.events
   for n = 1, step.events do
     redis.call('XADD', key .. ':events', 'MAXLEN', '~', step.max_events, '*', 'event', ARGV[at + n])
+  end
+  local dropped = kept and kept - redis.call('XLEN', key .. ':events')
+  if dropped and dropped > 0 then
+    redis.call('HINCRBY', key, 'eventsDropped', dropped)
   end
   for name, amount in pairs(step.usage) do
     redis.call('HINCRBY', key, 'usage:' .. name, amount)
