@@ -161,6 +161,8 @@ class StorePost:
 
     async def reports_of(self, batch_id: str) -> tuple[TeamMessage, ...]:
         """Wait for a batch that was accepted before; its reports enter the conversation once."""
+        if self.interrupted:
+            await self.cancel_queued()
         return self._entering(batch_id, await self._host.reports(self.held, batch_id))
 
     def _entering(self, batch_id: str, reports: tuple[TeamMessage, ...]) -> tuple[TeamMessage, ...]:

@@ -109,6 +109,9 @@ for _, item in ipairs(items) do
     return {'circle', item.member}
   end
 end
+if kind == 'run' and pauses == '1' and redis.call('HGET', prefix .. 'run:' .. id, 'interrupted') == '1' then
+  at_once = 0  -- nobody may begin what is cancelled as soon as it was accepted
+end
 local ids = {}
 for n, item in ipairs(items) do
   ids[n] = item.id
