@@ -6,6 +6,7 @@ from tests.scenarios import (
     differing,
     failing,
     handing_off,
+    interrupting,
     mailing,
     nesting,
     noting,
@@ -16,4 +17,4 @@ from tests.scenarios.description import KIND_OF, KINDS, SCENARIOS, Making, team
 
 __all__ = ["KINDS", "KIND_OF", "SCENARIOS", "THEMES", "Making", "team"]
 
-THEMES = (handing_off, asking, waiting, failing, aborting, nesting, mailing, noting, sharing, differing)
+THEMES = (handing_off, asking, waiting, failing, aborting, interrupting, nesting, mailing, noting, sharing, differing)

@@ -26,6 +26,7 @@ KINDS = (
     "deadlines",
     "failure",
     "abort",
+    "interrupt",
     "nested",
     "follow-up",
     "notes",

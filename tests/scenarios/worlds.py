@@ -100,6 +100,10 @@ class World:
         """Send mail from outside of any agent."""
         raise NotImplementedError
 
+    async def interrupt(self, team):
+        """Interrupt the latest run."""
+        raise NotImplementedError
+
     async def drain(self, team):
         """Have the mail of all members worked off."""
         raise NotImplementedError
@@ -162,6 +166,9 @@ class LocalWorld(World):
     async def send(self, team, from_, to, content, **options):
         return await team.send(from_, to, content, **options)
 
+    async def interrupt(self, team):
+        assert team.interrupt()
+
     async def drain(self, team):
         await team.drain()
 
@@ -193,6 +200,9 @@ class StoreWorld(World):
         started = await self.started(team)
         draft = TeamMessage(id="", from_=from_, to=team.directory.resolve(to), content=content, **options)
         return await StoreMail(started.store, team.directory).send(draft)
+
+    async def interrupt(self, team):
+        assert await (await self.started(team)).store.interrupt_run(self.run_id) == "interrupted"
 
     async def drain(self, team):
         """Its workers do so all the time."""
