@@ -34,6 +34,7 @@ _MESSAGE = {
     "parentWorkItemId": "parent_work_item_id",
     "runId": "run_id",
 }
+_STORED = tuple((field.encode(), name) for field, name in _MESSAGE.items())
 
 Record = dict[bytes, bytes]
 Arg = str | bytes | int
@@ -44,8 +45,8 @@ def pairs(flat: Sequence[bytes] | Record) -> Record:
     return flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _text(record: Record, field: str) -> str | None:
-    value = record.get(field.encode())
+def _text(record: Record, field: bytes) -> str | None:
+    value = record.get(field)
     return None if value is None else value.decode()
 
 
@@ -84,8 +85,8 @@ def item_fields(item: WorkItem, *, claimable: bool = True) -> list[Arg]:
 def message_of(record: Record) -> TeamMessage:
     """Return the message in a hash."""
     values: dict[str, Any] = {}
-    for field, name in _MESSAGE.items():
-        raw = record.get(field.encode())
+    for field, name in _STORED:
+        raw = record.get(field)
         if raw is not None:
             values[name] = raw.decode()
     metadata = record.get(b"metadata")
@@ -104,19 +105,19 @@ def claim_of(reply: Sequence[Any], owner: str, asked_at: float) -> Claim:
         member=record[b"member"].decode(),
         conversation=record[b"conversation"].decode(),
         mode=record[b"mode"].decode(),
-        batch=_text(record, "batch"),
+        batch=_text(record, b"batch"),
         depth=int(record[b"depth"]),
         shared=b"shared" in record,
-        description=_text(record, "description"),
-        traceparent=_text(record, "traceparent"),
-        trace=_text(record, "trace"),
+        description=_text(record, b"description"),
+        traceparent=_text(record, b"traceparent"),
+        trace=_text(record, b"trace"),
         chain=tuple(decode(chain)) if chain is not None else (),
         account=None if account is None else Account.from_list(decode(account)),
     )
     attempt = int(record[b"attempt"])
     lease = Lease("message", item.message.id, owner, attempt, int(reply[3]), asked_at)
     retries = int(record.get(b"retries", 0))
-    return Claim(item, lease, attempt, bool(reply[1]), _text(record, "pausedOn"), bool(reply[2]), retries)
+    return Claim(item, lease, attempt, bool(reply[1]), _text(record, b"pausedOn"), bool(reply[2]), retries)
 
 
 def batch_args(items: Iterable[WorkItem]) -> list[Arg]:
@@ -153,13 +154,13 @@ def run_of(record: Record) -> RunRecord:
         started_at=_number(record, b"startedAt"),
         finished_at=_number(record, b"finishedAt"),
         epoch=int(record[b"epoch"]),
-        owner=_text(record, "owner") or None,
+        owner=_text(record, b"owner") or None,
         round=int(record[b"round"]),
-        batch=_text(record, "batch"),
+        batch=_text(record, b"batch"),
         result=_json(record, b"result"),
         error=_json(record, b"error"),
         total_usage=usage or None,
-        traceparent=_text(record, "traceparent"),
+        traceparent=_text(record, b"traceparent"),
         options=_options(record),
         model_calls=_number(record, b"modelCalls") or 0,
         tokens=_number(record, b"tokens") or 0,
