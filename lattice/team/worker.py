@@ -189,7 +189,7 @@ class MemberWorker:
 
     async def _await_claims(self) -> None:
         """Claim at the next ring. No place is kept meanwhile for what comes: whoever comes back may need it."""
-        if self.slots.free <= 0:
+        if self.slots.free <= 0 or not self._taking:  # it may have been told to leave during the claim before
             return
         host = self.host
         # A lease counts from when it was asked for, so a wait takes a small part of it only.
