@@ -9,34 +9,26 @@ from tests.contracts.backends import RedisBackend
 from tests.processes.commands import Commands
 from tests.scenarios.worlds import LocalWorld, ProcessWorld, RedisWorld, sqlite_mailbox
 
-IN_ONE_PROCESS = ["memory", "sqlite", pytest.param("redis", marks=pytest.mark.redis)]
-PROCESSES = pytest.param("processes", marks=[pytest.mark.redis, pytest.mark.processes])
+EVERYWHERE = [
+    pytest.param("memory"),
+    pytest.param("sqlite"),
+    pytest.param("redis", marks=pytest.mark.redis),
+    pytest.param("processes", marks=[pytest.mark.redis, pytest.mark.processes]),
+]
 
 
-@pytest.fixture(params=IN_ONE_PROCESS)
-async def world(request, tmp_path):
-    """A world for scenarios whose agents share what only one process can share."""
-    async for world in _world(request, tmp_path, None):
-        yield world
-
-
-@pytest.fixture(params=[*IN_ONE_PROCESS, PROCESSES])
-async def every_world(request, tmp_path, name):
+@pytest.fixture(params=EVERYWHERE)
+async def world(request, tmp_path, name):
     """A world for the scenario of that name."""
-    async for world in _world(request, tmp_path, name):
-        yield world
-
-
-async def _world(request, folder, name):
     if request.param == "memory":
-        yield LocalWorld(folder, lambda: None)
+        yield LocalWorld(tmp_path, lambda: None)
         return
     if request.param == "sqlite":
         numbers = count()
-        yield LocalWorld(folder, lambda: sqlite_mailbox(folder / f"mail-{next(numbers)}.db"))
+        yield LocalWorld(tmp_path, lambda: sqlite_mailbox(tmp_path / f"mail-{next(numbers)}.db"))
         return
     make = _hosts if request.param == "redis" else _processes
-    async for world in make(request.getfixturevalue("redis_url"), folder, name):
+    async for world in make(request.getfixturevalue("redis_url"), tmp_path, name):
         yield world
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.scenarios.app import KIND_OF, KINDS, SCENARIOS
+from tests.scenarios.conftest import EVERYWHERE
 
-WORLDS = {"memory", "sqlite", "redis", "processes"}
 AT_LEAST = 100
 ABORTED_WHILE = {
     "the run is queued": "an_abort_of_a_queued_run",
@@ -24,20 +24,17 @@ ABORTED_WHILE = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_a_scenario(every_world, name):
-    await SCENARIOS[name](every_world.make).happen(every_world)
+async def test_a_scenario(world, name):
+    await SCENARIOS[name](world.make).happen(world)
 
 
-def test_each_scenario_runs_in_each_world(request):
-    """A world that a marker leaves out is not missed; a single scenario that does not run is."""
-    if request.config.option.keyword or request.config.option.lf:
-        pytest.skip("only some tests were asked for")
-    prefix = request.node.nodeid.replace(request.node.name, "test_a_scenario[")
-    collected = [item.callspec.id for item in request.session.items if item.nodeid.startswith(prefix)]
-    worlds = {one.partition("-")[0] for one in collected}
-    assert sorted(collected) == sorted(f"{world}-{name}" for world in worlds for name in SCENARIOS)
-    if request.config.option.markexpr in ("", "not chaos"):
-        assert worlds == WORLDS
+def test_each_scenario_runs_in_each_world():
+    """None is left out anywhere: every name is asked for in every world, and no mark skips one."""
+    (names,) = [mark.args[1] for mark in test_a_scenario.pytestmark if mark.name == "parametrize"]
+    assert names is SCENARIOS
+    marks = {mark.name for world in EVERYWHERE for mark in world.marks} | {m.name for m in test_a_scenario.pytestmark}
+    assert marks == {"parametrize", "redis", "processes"}
+    assert [world.values for world in EVERYWHERE] == [("memory",), ("sqlite",), ("redis",), ("processes",)]
 
 
 def test_there_are_enough_scenarios_and_some_of_each_kind():

@@ -81,7 +81,6 @@ class World:
     def __init__(self, folder):
         self.make = Making(folder, self._team_options)
         self.stage = self.make.stage
-        self.team = self.make
         self.concurrency = None
         self.run_id = None
         """That of the latest run, where runs have one."""
@@ -90,7 +89,7 @@ class World:
         return {}
 
     async def run(self, team, task="go", *, within=20, **how):
-        """Run a task; it may be aborted at an event, on a note or an ``asyncio.Event``, or first of all."""
+        """Run a task; it may be aborted at an event, on a note of the stage, or first of all."""
         async with asyncio.timeout(within):
             outcome = await self._run(team, task, **how)
         assert set(outcome.ends.values()) <= {1}, "each work item has one end in the events"
@@ -115,10 +114,6 @@ class World:
     async def close(self):
         pass
 
-    async def _abort(self, abort, abort_on):
-        """Return when the run is to be aborted."""
-        await (abort.wait() if abort is not None else self.stage.reached(abort_on))
-
 
 class LocalWorld(World):
     """``Team.query`` in this process."""
@@ -132,9 +127,9 @@ class LocalWorld(World):
     def _team_options(self):
         return {"mailbox": self._make_mailbox()}
 
-    async def _run(self, team, task, *, abort=None, abort_at=None, abort_on=None, abort_first=False, permissions=None):
+    async def _run(self, team, task, *, abort_at=None, abort_on=None, abort_first=False, permissions=None):
         controller, events = AbortController(), []
-        watching = asyncio.create_task(self._watch(controller, abort, abort_on))
+        watching = asyncio.create_task(self._watch(controller, abort_on))
         given = {} if permissions is None else {"permissions": permissions}
         if abort_first:
             controller.abort()
@@ -158,9 +153,9 @@ class LocalWorld(World):
         usage = None if result is None else result.total_usage
         return Outcome(status, text, error, usage, events, await self.mail(team))
 
-    async def _watch(self, controller, abort, abort_on):
-        if abort is not None or abort_on is not None:
-            await self._abort(abort, abort_on)
+    async def _watch(self, controller, abort_on):
+        if abort_on is not None:
+            await self.stage.reached(abort_on)
             controller.abort()
 
     async def send(self, team, from_, to, content, **options):
@@ -237,7 +232,7 @@ class RedisWorld(StoreWorld):
         self._backend = backend
         self._runs = 0
 
-    async def _run(self, team, task, *, abort=None, abort_at=None, abort_on=None, abort_first=False, permissions=None):
+    async def _run(self, team, task, *, abort_at=None, abort_on=None, abort_first=False, permissions=None):
         cluster = await self.started(team)
         coordinator = next(process for process in cluster.processes if process.coordinator)
         self._runs += 1
@@ -248,9 +243,9 @@ class RedisWorld(StoreWorld):
         driving = coordinator.drive(run_id)
         if abort_at is not None:
             await until(partial(_told, cluster, run_id, abort_at), 20)
-        if abort is not None or abort_on is not None:
-            await self._abort(abort, abort_on)
-        if abort_at is not None or abort is not None or abort_on is not None:
+        if abort_on is not None:
+            await self.stage.reached(abort_on)
+        if abort_at is not None or abort_on is not None:
             await cluster.store.cancel_run(run_id, "the test says so")
         return await self._outcome_of(await driving, await cluster.events(run_id), team)
 
@@ -305,7 +300,7 @@ class ProcessWorld(StoreWorld):
 
     async def _cancel_on(self, client, run_id, abort_on):
         if abort_on is not None:
-            await self._abort(None, abort_on)
+            await self.stage.reached(abort_on)
             await client.cancel(run_id)
 
     async def _start(self, team):
