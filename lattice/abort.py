@@ -162,8 +162,8 @@ class AbortController:
 async def end_tasks(tasks: Iterable["asyncio.Task[Any]"], every: float = 0.5) -> None:
     """Cancel tasks and return when all have ended.
 
-    A cancellation may be swallowed on its way (Python 3.11's ``wait_for`` does so when what it waits for ends at that
-    very moment), so those that go on are cancelled again every so many seconds.
+    A cancellation may be swallowed on its way: Python 3.11's ``wait_for`` does so when what it waits for ends at that
+    moment, and redis-py sends commands through it. So those that go on are cancelled again every so many seconds.
     """
     running = set(tasks)
     while running:

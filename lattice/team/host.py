@@ -8,7 +8,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
-from lattice.abort import AbortController
+from lattice.abort import AbortController, end_tasks
 from lattice.errors import AbortError, LeaseLostError, SizeLimitError
 from lattice.instruments import NO_INSTRUMENTS, Instruments
 from lattice.mailbox import TeamMessage
@@ -164,9 +164,7 @@ class Host:
 
     async def stop(self) -> None:
         """Stop listening and renewing; leases that are still held run out by themselves."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         self._tasks.clear()
         await self._keeper.stop()
 

@@ -7,9 +7,9 @@ happens inside is forwarded to the outer run's events, each event once, whoever 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
+from lattice.abort import end_tasks
 from lattice.encoding import decode
 from lattice.errors import AbortError, LatticeError, LeaseLostError, RunHeldError
 from lattice.events import AgentMessageEvent, event_from_dict
@@ -122,9 +122,7 @@ class NestedTeam:
             outcome = await self._drive(run_id, held, actor)
             await forwarding
         finally:
-            forwarding.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await forwarding
+            await end_tasks([forwarding])
         record = await self._store.get_run(run_id)
         recorder.add_usage(outcome.get("usage"))
         if record is not None and record.status is RunStatus.CANCELLED:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from lattice.abort import end_tasks
 from lattice.errors import LeaseLostError
 from lattice.runs import Claim
 from lattice.team.definition import TeamMemberDefinition
@@ -111,8 +112,7 @@ class MemberWorker:
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, _LONGEST_PAUSE)
         finally:
-            ticking.cancel()
-            await asyncio.gather(ticking, return_exceptions=True)
+            await end_tasks([ticking])
             if not self._taking and self._tasks:  # they may need whom they asked, as long as they are let
                 await asyncio.wait(self._tasks)
             await self._delegates.stop()
