@@ -75,6 +75,12 @@ class WatchedStore:
         self._note_claims(claims)
         return claims
 
+    async def await_claims(self, member: str, owner: str, lease_ms: int, count: int, timeout_ms: int) -> list[Claim]:
+        """See ``RunStore.await_claims``."""
+        claims = await self._store.await_claims(member, owner, lease_ms, count, timeout_ms)
+        self._note_claims(claims)
+        return claims
+
     async def settle(
         self, lease: Lease, outcome: Outcome, step: Step, *, claim_next: tuple[str, str, int] | None = None
     ) -> Settled:

@@ -78,6 +78,13 @@ async def test_messages_are_counted_from_send_to_end(watched):
     assert watched.count("lattice.claim.latency") == 2
 
 
+async def test_a_claim_that_was_waited_for_is_counted_as_well(watched):
+    await handed_off(watched.store, item(content="1"))
+    (claim,) = await watched.store.await_claims("backend", "w", LEASE, 1, 5_000)
+    assert claim.item.message.content == "1"
+    assert watched.count("lattice.messages.claimed") == watched.count("lattice.claim.latency") == 1
+
+
 async def test_what_goes_back_and_what_runs_out_of_attempts_is_counted(watched):
     await handed_off(watched.store, item())
     for _ in range(2):
