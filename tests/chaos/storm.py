@@ -348,8 +348,7 @@ class Storm:
             "faults": dict(sorted(self.done.items())),
             "processes started": len(self.processes.started),
             **{name: findings.figures[name] for name in sorted(findings.figures)},
-            "tried again": sum(int(m.get("attempt", 0)) > 1 for m in story.world.messages.values())
-            + sum(int(run["epoch"]) > 1 for run in story.world.runs.values()),
+            "tried again": sum(tries > 1 for tries in _tries(story.world).values()),
             "lost": sum(p in ("run_ends", "message_ends_once") for p, _ in findings.problems),
             "duplicates": sum(
                 findings.figures[n] for n in ("model calls repeated", "effects repeated", "reports shown twice")
@@ -366,3 +365,9 @@ class Storm:
         for pid, since, end in self.deaf:
             if since - 1 <= cancel.at + 1 and end >= cancel.at:
                 cancel.deaf_until[pid] = max(end, cancel.deaf_until.get(pid, 0.0))
+
+
+def _tries(world):
+    """How often each message was claimed, and each run taken."""
+    tries = {f"message:{m['id']}": int(m.get("attempt", 0)) for m in world.messages.values()}
+    return tries | {f"run:{run_id}": int(run["epoch"]) for run_id, run in world.runs.items()}
