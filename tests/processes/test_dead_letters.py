@@ -85,8 +85,13 @@ def letter_of_a_team_inside(commands):
         commands.run(*worker, code=9)
     commands.start(*worker)
     assert "lost 2 times" in json.loads(submitted.ends())["result"]
-    (letter,) = lattice(commands, "dead", "list")
+    (letter,) = letters_inside(commands)
     return letter
+
+
+def letters_inside(commands):
+    """The outer team's item was lost as often, and is a letter too if a worker gives it up, not the coordinator."""
+    return [letter for letter in lattice(commands, "dead", "list") if letter["member"] != "inner"]
 
 
 def test_the_dead_letters_of_a_team_inside_are_listed_and_requeued(commands, poison):
@@ -103,7 +108,7 @@ def test_the_dead_letters_of_a_team_inside_are_listed_and_requeued(commands, poi
     poison.unlink()
     told = commands.run("lattice", "dead", "requeue", letter["message_id"])
     assert "the lead of around.inner" in told
-    assert lattice(commands, "dead", "list") == []
+    assert letters_inside(commands) == []
     with redis.Redis.from_url(commands.env["LATTICE_REDIS_URL"]) as client:
         key = f"lattice:{{around.inner}}:message:{told.split()[0]}"
         until(lambda: client.hget(key, "status") == b"done", "a worker of the outer member works it")
@@ -112,7 +117,7 @@ def test_the_dead_letters_of_a_team_inside_are_listed_and_requeued(commands, poi
 def test_a_dead_letter_of_a_team_inside_is_dropped(commands):
     letter = letter_of_a_team_inside(commands)
     assert lattice(commands, "dead", "drop", letter["message_id"]) == {"dropped": letter["message_id"]}
-    assert lattice(commands, "dead", "list") == []
+    assert letters_inside(commands) == []
 
 
 def refused(commands, *words):
