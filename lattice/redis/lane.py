@@ -1,4 +1,4 @@
-"""Two connections that many coroutines share: calls made while they are busy travel together in the next round trip."""
+"""One connection that many coroutines share: calls made while it is busy travel together."""
 
 import asyncio
 import random
@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+import hiredis
 from redis.asyncio import Redis
 from redis.exceptions import BusyLoadingError, NoScriptError, OutOfMemoryError, ReadOnlyError
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -20,8 +21,8 @@ from lattice.redis.wire import Command, Reply, Wire
 __all__ = ["Lane"]
 
 _MOST_AT_ONCE = 128
-_WIRES = 2
-"""With two, the server works on one while this process reads the replies of the other and goes on."""
+_FEW = 4
+"""Fewer calls than these are not worth a second write."""
 
 _LONGEST_ANSWER = 15.0
 """Seconds without an answer after which the connection is taken to be dead."""
@@ -42,11 +43,20 @@ class _Call:
     on_repeat: Command | None = None
     reloaded: bool = False
     give_up_at: float = 0.0
+    packed: bytes = b""
+
+    def pack(self) -> None:
+        """Write the command down, as it is now."""
+        try:
+            self.packed = hiredis.pack_command(self.command)
+        except (TypeError, ValueError) as error:
+            raise _translate(self, error) from error
 
     def as_repeat(self) -> None:
         """From now on be sent as a call whose reply was lost."""
         if self.on_repeat is not None:
             self.command = self.on_repeat
+            self.pack()
 
     def with_source(self) -> None:
         """From now on carry the script itself: the server had forgotten it."""
@@ -55,22 +65,22 @@ class _Call:
         self.command = ("EVAL", self.script.source, *self.command[2:])
         if self.on_repeat is not None:
             self.on_repeat = ("EVAL", self.script.source, *self.on_repeat[2:])
+        self.pack()
 
 
 class Lane:
-    """Sends commands of one event loop in few round trips; calls that nobody awaits one by one have no order.
+    """Sends the commands of one event loop in the order in which they were given, in few round trips.
 
     A command that fails fails alone. When the connection breaks, what had no reply yet is sent again, for
     ``patience`` seconds: so every command given to a lane must be safe to repeat.
     """
 
     def __init__(self, redis: Redis, *, patience: float = 20.0) -> None:
-        self._wires = [Wire(redis) for _ in range(_WIRES)]
+        self._wire = Wire(redis)
         self._patience = patience
         self._waiting: deque[_Call] = deque()
-        self._senders: dict[Wire, asyncio.Task[None]] = {}
-        self._away = 0
-        """How many senders wait for replies."""
+        self._sent: deque[_Call] = deque()
+        self._serving: asyncio.Task[None] | None = None
 
     async def command(self, *command: Any) -> Reply:
         """Run a command.
@@ -92,82 +102,82 @@ class Lane:
         return await self._submit(call)
 
     async def _submit(self, call: _Call) -> Reply:
+        call.pack()
         call.give_up_at = time.monotonic() + self._patience
         self._waiting.append(call)
-        if len(self._senders) < min(_WIRES, len(self._waiting)):
-            self._start_sender()
+        if self._serving is None or self._serving.done():
+            self._serving = asyncio.get_running_loop().create_task(self._serve(), name="lattice-redis-lane")
         return await call.answer
-
-    def _start_sender(self) -> None:
-        wire = next(wire for wire in self._wires if wire not in self._senders)
-        sending = self._send_all(wire)
-        self._senders[wire] = asyncio.get_running_loop().create_task(sending, name="lattice-redis-lane")
 
     async def close(self) -> None:
         """Send what waits, then stop."""
-        senders = list(self._senders.values())
-        if senders:
-            await asyncio.wait(senders, timeout=self._patience)
-            for sender in senders:
-                sender.cancel()
-            await asyncio.gather(*senders, return_exceptions=True)
-        for wire in self._wires:
-            await wire.close()
+        if self._serving is not None and not self._serving.done():
+            await asyncio.wait({self._serving}, timeout=self._patience)
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+        await self._wire.close()
 
-    async def _send_all(self, wire: Wire) -> None:
-        """Send what waits until nothing does."""
+    async def _serve(self) -> None:
+        """Send until nothing waits."""
         failures = 0
         try:
             while self._waiting:
-                again = await self._send(wire, self._share())
+                again = await self._talk()
                 self._waiting.extendleft(reversed(again))
                 failures = failures + 1 if any(not call.reloaded for call in again) else 0
                 if failures:
                     await asyncio.sleep(_pause(failures))
-        finally:
-            del self._senders[wire]
-
-    def _share(self) -> list[_Call]:
-        """Take this sender's part of what waits: the server works on one part while this process works on the other."""
-        count = min(-(-len(self._waiting) // (len(self._senders) - self._away)), _MOST_AT_ONCE)
-        calls = [self._waiting.popleft() for _ in range(count)]
-        return [call for call in calls if not call.answer.done()]
-
-    async def _send(self, wire: Wire, calls: list[_Call]) -> list[_Call]:
-        """Send calls in one round trip; returns those that must be sent again."""
-        if not calls:
-            return []
-        self._away += 1
-        try:
-            replies = await wire.exchange([call.command for call in calls], _LONGEST_ANSWER)
         except asyncio.CancelledError:
-            for call in calls:
+            for call in (*self._sent, *self._waiting):
                 call.answer.cancel()
             raise
+
+    async def _talk(self) -> list[_Call]:
+        """Write what waits and read what comes, until no reply is missing; returns the calls to be sent again."""
+        loop = asyncio.get_running_loop()
+        again: list[_Call] = []
+        try:
+            async with asyncio.timeout(_LONGEST_ANSWER) as limit:
+                while self._sent or (self._waiting and not again):
+                    if self._waiting and not again:
+                        await self._write()
+                    if self._sent:
+                        await self._read(again)
+                    limit.reschedule(loop.time() + _LONGEST_ANSWER)
         except _AWAY as error:
-            for call in calls:
+            lost, self._sent = [*self._sent], deque()
+            for call in lost:
                 call.as_repeat()
-            return _still_patient(calls, error)
-        except Exception as error:  # noqa: BLE001 - one call that cannot be sent must not stop the others
-            return await self._send_apart(wire, calls, error)
-        finally:
-            self._away -= 1
-        again = [call for call, reply in zip(calls, replies, strict=True) if not _resolve(call, reply)]
-        return await self._heal(wire, again) if again else again
+            return [*again, *_still_patient(lost, error)]
+        return await self._heal(again) if again else again
 
-    async def _send_apart(self, wire: Wire, calls: list[_Call], error: Exception) -> list[_Call]:
-        if len(calls) > 1:
-            return [again for call in calls for again in await self._send(wire, [call])]
-        if not calls[0].answer.done():
-            calls[0].answer.set_exception(_translate(calls[0], error))
-        return []
+    async def _write(self) -> None:
+        """Write what waits; much of it in two parts: the server works on one while this process works on the other."""
+        if not self._sent and len(self._waiting) >= _FEW:
+            await self._write_some(len(self._waiting) // 2)
+            await asyncio.sleep(0)
+        await self._write_some(len(self._waiting))
 
-    async def _heal(self, wire: Wire, calls: list[_Call]) -> list[_Call]:
+    async def _write_some(self, count: int) -> None:
+        calls = [self._waiting.popleft() for _ in range(min(count, _MOST_AT_ONCE))]
+        calls = [call for call in calls if not call.answer.done()]
+        if calls:
+            self._sent.extend(calls)
+            await self._wire.write([call.packed for call in calls])
+
+    async def _read(self, again: list[_Call]) -> None:
+        call = self._sent[0]
+        reply = await self._wire.read(call.command[0])
+        self._sent.popleft()
+        if not _resolve(call, reply):
+            again.append(call)
+
+    async def _heal(self, calls: list[_Call]) -> list[_Call]:
         reloaded = [call for call in calls if call.reloaded]
         refused = [call for call in calls if not call.reloaded]
         if refused:
             # The name may lead to another server by now, one that is the primary.
-            await wire.disconnect()
+            await self._wire.disconnect()
         return reloaded + _still_patient(refused, BusyLoadingError("it loads its data, or is a replica"))
 
 

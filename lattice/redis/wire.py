@@ -38,23 +38,31 @@ class Wire:
         """
         packed = [hiredis.pack_command(command) for command in commands]
         async with asyncio.timeout(within):
-            connection = self._connection or await self._connect()
-            await connection.send_packed_command(packed, check_health=False)
-            return [await self._reply(connection, command[0]) for command in commands]
+            await self.write(packed)
+            return [await self.read(command[0]) for command in commands]
+
+    async def write(self, packed: Sequence[bytes]) -> None:
+        """Send packed commands; connects if need be."""
+        connection = self._connection or await self._connect()
+        await connection.send_packed_command(packed, check_health=False)
+
+    async def read(self, name: str) -> Reply:
+        """Return the reply to the earliest command that has none yet; ``name`` is what it begins with.
+
+        Whoever stops waiting for it breaks the connection, so that nobody takes it for the reply to something else.
+        """
+        try:
+            reply = await self._connection.read_response()
+        except ResponseError as error:
+            return error
+        parse = self._parsers.get(name)
+        return reply if parse is None else parse(reply)
 
     async def _connect(self) -> Any:
         connection = await self._pool.get_connection()
         self._own_timeout, connection.socket_timeout = connection.socket_timeout, None
         self._connection = connection
         return connection
-
-    async def _reply(self, connection: Any, name: str) -> Reply:
-        try:
-            reply = await connection.read_response()
-        except ResponseError as error:
-            return error
-        parse = self._parsers.get(name)
-        return reply if parse is None else parse(reply)
 
     async def disconnect(self) -> None:
         """Hang up; the next exchange connects anew, perhaps to another server behind the same name."""

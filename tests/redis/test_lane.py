@@ -44,10 +44,10 @@ def script(text):
 
 @pytest.fixture
 def trips(monkeypatch):
-    """What goes over the wires, one entry for each exchange."""
+    """What goes over the wires, one entry for each write."""
     trips = []
-    exchange = Wire.exchange
-    monkeypatch.setattr(Wire, "exchange", lambda *args: trips.append(args[1]) or exchange(*args))
+    write = Wire.write
+    monkeypatch.setattr(Wire, "write", lambda *args: trips.append(args[1]) or write(*args))
     return trips
 
 
