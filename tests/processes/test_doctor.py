@@ -33,6 +33,13 @@ def doctor(commands, *words, code=0, **env):
     return {finding["check"]: finding for finding in said["findings"]}
 
 
+def looked_at(commands, run_id):
+    """What is found about a run, which may be about to start still."""
+    command = commands.start("lattice", "doctor", run_id, "--json")
+    command.process.wait(30)
+    return json.loads(command.out)["findings"]
+
+
 def test_members_without_a_worker_are_named_with_the_command_that_helps(commands):
     found = doctor(commands, code=1)
     assert found["redis"]["status"] == found["app"]["status"] == "ok"
@@ -44,10 +51,7 @@ def test_members_without_a_worker_are_named_with_the_command_that_helps(commands
     run_id = commands.run("lattice-submit", "count").strip()
     assert doctor(commands, run_id, code=1)["run"]["do"] == "lattice-coordinator"
     commands.start("lattice-coordinator")
-    waits = until(
-        lambda: json.loads(commands.start("lattice", "doctor", run_id, "--json").ends(1))["findings"][1:],
-        "the run waits for its members",
-    )
+    waits = until(lambda: looked_at(commands, run_id)[1:], "the run waits for its members")
     assert [finding["do"] for finding in waits] == [f"lattice-worker --member {m}" for m in ("alpha", "beta", "gamma")]
     assert {finding["status"] for finding in waits} == {"wrong"}
 
