@@ -89,8 +89,9 @@ class RunStore(Protocol):
 
         ``accepted`` or ``exists`` (accepted before; nothing is sent again) with the stored messages, or ``stale``, or
         ``full`` when a mailbox is at its depth limit, or ``circle`` when an item would wait in line for a conversation
-        that waits, through however many others, for that item itself (nothing is sent then). A message keeps the id that it has (the
-        engine's receipts and events name it before it is sent); one whose id is empty gets one. So with every store.
+        that waits, through however many others, for that item itself (nothing is sent then). A message keeps the id
+        that it has (the engine's receipts and events name it before it is sent); one whose id is empty gets one. So
+        with every store.
 
         Raises:
             SizeLimitError: a content is over the limit; nothing is sent.

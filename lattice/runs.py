@@ -229,8 +229,8 @@ class Step:
 class Outcome:
     """How a work item ended, and the report that closes it towards its sender.
 
-    ``status`` is done, failed or cancelled; a cancelled item has no report. Mail may also be left ``processing``: nobody
-    works on it any more, and a later reply ends it. ``metadata`` goes with the report
+    ``status`` is done, failed or cancelled; a cancelled item has no report. Mail may also be left ``processing``:
+    nobody works on it any more, and a later reply ends it. ``metadata`` goes with the report
     (``{"status": "failed", "error": {...}}``), ``structured_result`` too. ``report_id`` is the id that the report
     message gets (so that events can name it beforehand); the store makes one if it is None.
     """

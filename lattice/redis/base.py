@@ -1,5 +1,6 @@
 """What the parts of the Redis run store share: one lane, the keys, the scripts, ids of calls."""
 
+import asyncio
 import itertools
 import os
 from typing import Any
@@ -31,6 +32,7 @@ class StorePart:
         self._lane = Lane(redis, patience=patience)
         self._wires: list[Wire] = []
         self._idle: list[Wire] = []
+        self._undoing: set[asyncio.Task[None]] = set()
         self._scripts = load_scripts()
         self._origin = os.urandom(3).hex()
         self._calls = itertools.count()
@@ -71,6 +73,7 @@ class StorePart:
 
     async def close(self) -> None:
         """See ``RunStore.close``; the client that was given stays open."""
+        await asyncio.gather(*self._undoing, return_exceptions=True)
         await self._lane.close()
         for wire in self._wires:
             await wire.close()

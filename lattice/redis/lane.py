@@ -81,6 +81,7 @@ class Lane:
         self._waiting: deque[_Call] = deque()
         self._sent: deque[_Call] = deque()
         self._serving: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def command(self, *command: Any) -> Reply:
         """Run a command.
@@ -102,6 +103,8 @@ class Lane:
         return await self._submit(call)
 
     async def _submit(self, call: _Call) -> Reply:
+        if self._closed:
+            raise StoreError(f"{_name(call)}: the store was closed")
         call.pack()
         call.give_up_at = time.monotonic() + self._patience
         self._waiting.append(call)
@@ -110,7 +113,11 @@ class Lane:
         return await call.answer
 
     async def close(self) -> None:
-        """Send what waits, then stop."""
+        """Send what waits, then stop; nothing can be sent afterwards.
+
+        A call that is made later raises ``StoreError``.
+        """
+        self._closed = True
         if self._serving is not None and not self._serving.done():
             await asyncio.wait({self._serving}, timeout=self._patience)
             self._serving.cancel()
@@ -201,8 +208,12 @@ def _resolve(call: _Call, reply: Reply) -> bool:
     return True
 
 
+def _name(call: _Call) -> str:
+    return call.script.name if call.script is not None else str(call.command[0])
+
+
 def _translate(call: _Call, error: BaseException) -> StoreError:
-    what = call.script.name if call.script is not None else str(call.command[0])
+    what = _name(call)
     if isinstance(error, OutOfMemoryError):
         return StoreError(f"{what}: Redis has no memory left ({error}); raise its maxmemory", cause=error)
     return StoreError(f"{what}: {error}", cause=error)

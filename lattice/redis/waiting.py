@@ -53,7 +53,10 @@ class Waiting(StorePart):
         try:
             reply = await self._claim_when_rung(timeout_ms, args)
         except asyncio.CancelledError:
-            await asyncio.shield(self._undo_claim(args))
+            undoing = asyncio.ensure_future(self._undo_claim(args))
+            self._undoing.add(undoing)
+            undoing.add_done_callback(self._undoing.discard)
+            await asyncio.shield(undoing)
             raise
         return [claim_of(claim, owner, asked_at) for claim in reply]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import hiredis
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 __all__ = ["Command", "Reply", "Wire"]
@@ -27,6 +28,7 @@ class Wire:
         self._parsers = redis.response_callbacks
         self._connection: Any = None
         self._own_timeout: float | None = None
+        self._closed = False
 
     async def exchange(self, commands: Sequence[Command], within: float) -> list[Reply]:
         """Send commands in one go and return their replies; what the server refused is an exception among them.
@@ -59,6 +61,8 @@ class Wire:
         return reply if parse is None else parse(reply)
 
     async def _connect(self) -> Any:
+        if self._closed:
+            raise RedisConnectionError("this connection was closed by its owner")
         connection = await self._pool.get_connection()
         self._own_timeout, connection.socket_timeout = connection.socket_timeout, None
         self._connection = connection
@@ -70,7 +74,8 @@ class Wire:
             await self._connection.disconnect(nowait=True)
 
     async def close(self) -> None:
-        """Hang up and give the connection back to its pool."""
+        """Hang up for good and give the connection back to its pool."""
+        self._closed = True
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.socket_timeout = self._own_timeout

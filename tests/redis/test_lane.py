@@ -184,3 +184,11 @@ async def test_closing_lets_what_waits_arrive(redis_client):
     await asyncio.sleep(0)
     await lane.close()
     assert sorted(await asyncio.gather(*calls)) == [1, 2, 3, 4, 5]
+
+
+async def test_a_closed_lane_refuses_and_opens_nothing(redis_client):
+    lane = Lane(redis_client)
+    await lane.command("PING")
+    await lane.close()
+    with pytest.raises(StoreError, match="PING: the store was closed"):
+        await lane.command("PING")
