@@ -143,6 +143,10 @@ class RunStore(Protocol):
         """Return the newest runs first."""
         ...
 
+    async def nested_runs(self) -> list[tuple[str, str]]:
+        """Return the runs with an ``outer_item`` that have not ended, each with that message's id."""
+        ...
+
     async def read_events(
         self, run_id: str, after: str = "0", *, block_ms: int | None = None
     ) -> list[tuple[str, dict[str, Any]]]:

@@ -74,7 +74,7 @@ class RunRecord:
     ``total_usage`` the tokens of all members and rounds, ``batch`` the id of the last accepted batch and
     ``conversation`` the lead's conversation. ``options`` are what the submitter asked for beyond the task.
     ``model_calls`` and ``tokens`` were counted against its budget, if it has one. ``interrupted`` says that its lead is
-    not to be called again.
+    not to be called again. ``outer_item`` is the message of another key space that a nested team's run works on.
     """
 
     id: str
@@ -97,6 +97,7 @@ class RunRecord:
     model_calls: int = 0
     tokens: int = 0
     interrupted: bool = False
+    outer_item: str | None = None
 
     def outcome(self) -> dict[str, Any]:
         """Return what the submitter gets, and the RQ job returns: run_id, status, result, usage, error.

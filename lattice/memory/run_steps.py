@@ -209,6 +209,11 @@ class RunSteps(StorePart):
         newest = list(reversed(self._work.runs.values()))
         return [run.record for run in newest[:limit]]
 
+    async def nested_runs(self) -> list[tuple[str, str]]:
+        """See ``RunStore.nested_runs``."""
+        open_runs = [run.record for run in self._work.runs.values() if not run.record.status.is_terminal]
+        return [(record.id, record.outer_item) for record in open_runs if record.outer_item is not None]
+
     async def lost_events(self, run_id: str, after: str = "0") -> int:
         """See ``RunStore.lost_events``."""
         run = self._work.runs.get(run_id)

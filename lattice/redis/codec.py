@@ -138,6 +138,8 @@ def run_fields(run: RunRecord) -> list[Arg]:
     fields += ("conversation", run.conversation or run.id, "options", encode(clean_value(run.options)))
     if run.traceparent is not None:
         fields += ("traceparent", run.traceparent)
+    if run.outer_item is not None:
+        fields += ("outerItem", run.outer_item)
     return fields
 
 
@@ -165,6 +167,7 @@ def run_of(record: Record) -> RunRecord:
         model_calls=_number(record, b"modelCalls") or 0,
         tokens=_number(record, b"tokens") or 0,
         interrupted=b"interrupted" in record,
+        outer_item=_text(record, b"outerItem"),
     )
 
 

@@ -32,6 +32,11 @@ class Keys:
         return f"{self.prefix}runs"
 
     @property
+    def nested(self) -> str:
+        """Hash: runs of a team inside another that have not ended, with the outer message that each works on."""
+        return f"{self.prefix}nested"
+
+    @property
     def retention(self) -> str:
         """Sorted set: ended runs, and messages without a run, by the time at which they are forgotten."""
         return f"{self.prefix}retention"

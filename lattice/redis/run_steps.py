@@ -116,6 +116,11 @@ class RunSteps(StorePart):
         found = [await self.get_run(run_id.decode()) for run_id in ids]
         return [run for run in found if run is not None]
 
+    async def nested_runs(self) -> list[tuple[str, str]]:
+        """See ``RunStore.nested_runs``."""
+        found = pairs(await self._lane.command("HGETALL", self.keys.nested))
+        return [(run_id.decode(), outer.decode()) for run_id, outer in found.items()]
+
     async def waiting_members(self, run_id: str) -> list[str]:
         """Return the mailbox keys of the members whose work a run waits for."""
         ids = await self._lane.command("LRANGE", self.keys.run_messages(run_id), 0, -1)

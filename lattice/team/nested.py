@@ -6,6 +6,7 @@ happens inside is forwarded to the outer run's events, each event once, whoever 
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,6 +66,7 @@ class NestedTeam:
         assert outer.open_team is not None, "a nested team needs a store of its own"
         open_team = outer.open_team
         self._team = team
+        self._outer = outer
         self._key = key
         self._store: RunStore = open_team(key)
         self._host = Host(
@@ -83,6 +85,9 @@ class NestedTeam:
         self._delegates = DelegateWorkers(self._host, team, make_worker)
         self._delegates.serve(team.lead)
         self._tasks: list[asyncio.Task[None]] = []
+        self._worked: dict[str, Held] = {}
+        """The leases on outer items that are worked on here, by inner run."""
+        self._look_at = 0.0
 
     async def start(self) -> None:
         """Begin to work the inner members' mailboxes."""
@@ -103,6 +108,25 @@ class NestedTeam:
         """Hand over the inner runs; those who wait for them here hear ``RunParkedError``."""
         await self._driver.hand_over()
 
+    async def end_orphans(self, *, now: bool) -> None:
+        """Cancel inner runs whose outer item has ended without them: its worker was lost, and nobody told them.
+
+        Looks once a lease at most, or ``now``. What is worked on here hears of its end in another way.
+        """
+        if now:
+            self._look_at = 0.0
+        if time.monotonic() < self._look_at:
+            return
+        for run_id, message_id in await self._store.nested_runs():
+            held = self._worked.get(run_id)
+            if held is not None and not held.lost:
+                continue
+            message = await self._outer.store.get(message_id)
+            if message is None or message.status.is_terminal:
+                _log.info("nested run %s is cancelled: the work that it belongs to has ended", run_id)
+                await self._store.cancel_run(run_id, "the work that it belongs to has ended")
+        self._look_at = time.monotonic() + self._host.lease_ms / 1000
+
     # --- one work item of the outer team --------------------------------------------------------------------------
 
     async def work(
@@ -118,10 +142,13 @@ class NestedTeam:
         run_id = derive_id("nested", actor.item.message.id)
         await held.guard(self._store.start_run(self._record(run_id, actor, actor.item, prompt)))
         forwarding = asyncio.get_running_loop().create_task(self._forward(run_id, actor, recorder, state))
+        self._worked[run_id] = held
         try:
             outcome = await self._drive(run_id, held, actor)
             await forwarding
         finally:
+            if self._worked.get(run_id) is held:
+                del self._worked[run_id]
             await end_tasks([forwarding])
         record = await self._store.get_run(run_id)
         recorder.add_usage(outcome.get("usage"))
@@ -150,6 +177,7 @@ class NestedTeam:
             conversation=run_conversation(run_id),
             options=options,
             traceparent=self._host.instruments.traceparent(),
+            outer_item=item.message.id,
         )
 
     async def _drive(self, run_id: str, held: Held, actor: Actor) -> dict[str, Any]:

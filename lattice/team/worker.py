@@ -34,7 +34,8 @@ class MemberWorker:
     """Works one member's mailbox until it is told to stop.
 
     At most ``concurrency`` items are worked on at once; an item that waits for others does not count. Every ``tick_ms``
-    (and when a lease runs out) expired leases are freed and forgotten runs removed; ``on_tick`` is called then.
+    (and when a lease runs out) expired leases are freed and forgotten runs removed; ``on_tick`` is called then. Of a
+    member that is a team, runs that nobody waits for any more are cancelled.
     """
 
     def __init__(
@@ -257,6 +258,8 @@ class MemberWorker:
                 await host.store.forget_runs()
                 due, pause = await asyncio.gather(host.store.wake_due(), self._leases.pause(len(freed)))
                 pause = pause if due is None else min(pause, due / 1000)
+                if self._nested is not None:
+                    await self._nested.end_orphans(now=any(lease.word == "dead" for lease in freed))
             except Exception as error:  # noqa: BLE001 - the next tick may work
                 _log.warning("upkeep failed, trying again: %s", describe(error))
             await self._rest(pause)

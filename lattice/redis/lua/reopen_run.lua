@@ -35,6 +35,10 @@ end
 redis.call('HSET', key, 'status', 'queued', 'owner', '')
 redis.call('HDEL', key, 'result', 'error', 'finishedAt', 'interrupted')
 redis.call('ZREM', prefix .. 'retention', 'run:' .. run)
+local outer = redis.call('HGET', key, 'outerItem')
+if outer then
+  redis.call('HSET', prefix .. 'nested', run, outer)
+end
 for _, part in ipairs({'', ':messages', ':events'}) do
   keep('run:' .. run .. part)
 end

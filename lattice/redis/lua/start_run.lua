@@ -15,4 +15,8 @@ end
 local now = clock()
 redis.call('HSET', key, 'status', 'queued', 'epoch', 0, 'round', 0, 'createdAt', now, unpack(fields))
 redis.call('ZADD', prefix .. 'runs', redis.call('INCR', prefix .. 'sequence'), run)
+local outer = redis.call('HGET', key, 'outerItem')
+if outer then
+  redis.call('HSET', prefix .. 'nested', run, outer)
+end
 return 'started'

@@ -39,6 +39,7 @@ local function end_run(run, status)
   end
   redis.call('XADD', prefix .. key .. ':events', '*', 'event', cjson.encode({type = 'run_ended', status = status}))
   redis.call('ZREM', prefix .. 'leases', key)
+  redis.call('HDEL', prefix .. 'nested', run)
   redis.call('ZADD', prefix .. 'retention', now + retention, key)
   forget_message_later('', redis.call('HGET', prefix .. key, 'conversation'), nil)
   for _, part in ipairs({'', ':messages', ':events', ':deltas', ':followers'}) do
