@@ -10,16 +10,15 @@ from typing import Any, Protocol
 from lattice.agent.agent import Agent
 from lattice.errors import AgentSetupError, LeaseLostError, RunParkedError, SizeLimitError
 from lattice.errors import TimeoutError as DeadlineError
-from lattice.events import TeamAgentEvent, TeamMessageEvent
 from lattice.ids import derive_id
-from lattice.mailbox import LEAD_MAILBOX, MessageStatus
+from lattice.mailbox import MessageStatus
 from lattice.runs import Claim, ConversationState, Settled, WorkItem
-from lattice.team.actor import Actor, lead_source, member_source
+from lattice.team.actor import Actor, member_source
 from lattice.team.answers import Answer
 from lattice.team.definition import TeamMemberDefinition
 from lattice.team.delegates import with_delegates
 from lattice.team.drain import unanswered
-from lattice.team.endings import Ending, ending_of, report_message
+from lattice.team.endings import Ending, ending_of
 from lattice.team.failures import AgentRuntimeFailure, describe
 from lattice.team.grants import granted_permissions
 from lattice.team.host import Held, Host
@@ -32,6 +31,7 @@ from lattice.team.slots import Slots
 from lattice.team.store_post import StorePost
 from lattice.team.store_tracing import StoreTracing
 from lattice.team.team import Team
+from lattice.team.work_events import WorkEvents
 
 __all__ = ["MemberWork"]
 
@@ -78,6 +78,7 @@ class MemberWork:
         self.member = member
         self.directory = with_delegates(team.directory, [member.agent])
         self.source = member_source(team.key, self.member)
+        self._events = WorkEvents(team.key, member, self.directory, self.source)
         self.tools = team.store_tools(host.store, member)
         self.slots = slots
         self._nested = nested
@@ -219,7 +220,7 @@ class MemberWork:
 
     async def _perform(self, work: _Work) -> Ending:
         """Drive the member to its answer; whatever it raises is the answer too."""
-        await self._tell_claimed(work)
+        await self._events.claimed(work.post, work.claim.item.message)
         if work.broken is not None:
             _log.error("%s fails for good: %s", work.claim.item.message.id, work.broken.message)
             return ending_of(work.actor, None, work.broken)
@@ -268,10 +269,7 @@ class MemberWork:
         failure, message = ending.failure, work.claim.item.message
         code = retry_code(ending.error)
         _log.info("%s of %s is tried again in %.1f s: %s", message.id, self.member.key, delay, failure.message)
-        work.post.emit(TeamAgentEvent("finished", self.source))
-        waiting = message.evolve(status=MessageStatus.PENDING)
-        mailbox = str(self.member.mailbox_id)
-        work.post.emit(TeamMessageEvent("retrying", self.source, mailbox, waiting.to_dict(), failure.to_dict()))
+        self._events.put_off(work.post, message, failure)
         async with work.recorder.writing():
             work.held.ending = True
             reason, step = f"{code}: {failure.message}", work.recorder.kept
@@ -326,7 +324,7 @@ class MemberWork:
     async def _settle(self, work: _Work, ending: Ending) -> Settled:
         message = work.claim.item.message
         report_id = derive_id("report", message.id)
-        await self._tell_ended(work, ending, report_id)
+        await self._events.ended(work.post, message, ending, report_id)
         may_claim = self.claim_next and not self.slots.wanted
         claim_next = (self.member.queue, self.host.process_id, self.host.lease_ms) if may_claim else None
         outcome = ending.outcome(report_id)
@@ -380,32 +378,6 @@ class MemberWork:
             await asyncio.shield(self.host.store.hand_back(held.lease, step))
         except Exception as error:  # noqa: BLE001 - the lease runs out by itself
             _log.warning("%s could not be handed back: %s", held.lease.id, describe(error))
-
-    # --- events -------------------------------------------------------------------------------------------------
-
-    async def _tell_claimed(self, work: _Work) -> None:
-        message = work.claim.item.message
-        tell, mailbox = work.post.tell, str(self.member.mailbox_id)
-        await tell(TeamMessageEvent("claimed", self._caller(message.from_), mailbox, message.to_dict()))
-        await tell(TeamAgentEvent("started", self.source))
-
-    def _caller(self, mailbox: str) -> dict[str, Any]:
-        member = self.directory.at(mailbox)
-        if mailbox == LEAD_MAILBOX or member is None:
-            return lead_source(self.team.key)
-        return member_source(self.team.key, member)
-
-    async def _tell_ended(self, work: _Work, ending: Ending, report_id: str) -> None:
-        message = work.claim.item.message
-        tell, mailbox = work.post.tell, str(self.member.mailbox_id)
-        error = None if ending.failure is None else ending.failure.to_dict()
-        await tell(TeamAgentEvent("finished", self.source))
-        ended = message.evolve(status=ending.status)
-        subtype = "followup" if ending.status is MessageStatus.PROCESSING else str(ending.status)
-        await tell(TeamMessageEvent(subtype, self.source, mailbox, ended.to_dict(), error))
-        if ending.report is not None:
-            report = report_message(message, ending, report_id)
-            await tell(TeamMessageEvent("replied", self.source, message.from_, report.to_dict(), error))
 
 
 def _log_ending(ending: Ending) -> None:
