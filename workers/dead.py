@@ -53,7 +53,7 @@ def requeue(settings: Settings, *, message_id: str, as_json: bool) -> int:
     """Send the work of a dead letter to its member again.
 
     It is a new message that belongs to no run: the run has had its failure report. Its own report goes to the lead's
-    mailbox, where `lattice inbox manager` shows it.
+    mailbox, where `lattice inbox manager` shows it (with `--team TEAM` for a team inside).
     """
     return run_once(partial(_requeue, settings, message_id, as_json=as_json))
 
@@ -126,10 +126,9 @@ async def _requeue(settings: Settings, message_id: str, *, as_json: bool) -> int
             if as_json:
                 status = str(message.status)
                 print_json({"message_id": message.id, "requeued": message_id, "to": message.to, "status": status})
-            elif client.team == own:
-                click.echo(f"{message.id} waits in {message.to}; its report will be in `lattice inbox manager`")
             else:
-                click.echo(f"{message.id} waits in {message.to}; its report will be with the lead of {client.team}")
+                inbox = "lattice inbox manager" + ("" if client.team == own else f" --team {client.team}")
+                click.echo(f"{message.id} waits in {message.to}; its report will be in `{inbox}`")
             return EXIT_OK
     raise _missing(message_id)
 

@@ -4,7 +4,10 @@ from functools import partial
 
 import click
 
+from lattice.errors import OptionError
 from lattice.mailbox import LEAD_MAILBOX, MessageStatus
+from lattice.team.nested import teams_by_key_space
+from lattice.team.team import Team
 from workers.apps import load_app
 from workers.connections import client_of
 from workers.local_team import find_member
@@ -26,17 +29,18 @@ __all__ = ["inbox"]
     show_default=True,
     help="Only messages in this state.",
 )
+@click.option("--team", metavar="TEAM", help="A team inside the team, as `lattice dead list` names it.")
 @as_json
 @with_settings(*TEAM, *LOGGING)
-def inbox(settings: Settings, *, member: str, status: str, as_json: bool) -> int:
+def inbox(settings: Settings, *, member: str, status: str, team: str | None, as_json: bool) -> int:
     """List the messages of a member's mailbox, the oldest first."""
-    return run_once(partial(_inbox, settings, member, status, as_json=as_json))
+    return run_once(partial(_inbox, settings, member, status, team, as_json=as_json))
 
 
-async def _inbox(settings: Settings, member: str, status: str, *, as_json: bool) -> int:
-    team = load_app(settings.app).team
+async def _inbox(settings: Settings, member: str, status: str, name: str | None, *, as_json: bool) -> int:
+    space, team = _find_team(load_app(settings.app).team, name)
     key = LEAD_MAILBOX if member == LEAD_MAILBOX else find_member(team, member).key
-    async with client_of(settings, team.name) as client:
+    async with client_of(settings, space) as client:
         messages = await client.inbox(key, status)
     if as_json:
         print_json([message.to_dict() for message in messages])
@@ -50,3 +54,16 @@ async def _inbox(settings: Settings, member: str, status: str, *, as_json: bool)
         empty=f"no {'' if status == 'all' else status + ' '}messages for {member}",
     )
     return EXIT_OK
+
+
+def _find_team(outermost: Team, name: str | None) -> tuple[str, Team]:
+    """Return the key space of a team, and the team; the outermost one if none is named.
+
+    Raises:
+        OptionError: neither the team nor a team inside it has that name; lists those that there are.
+    """
+    teams = teams_by_key_space(outermost)
+    space = outermost.key if name is None else name
+    if space not in teams:
+        raise OptionError(f"there is no team {name!r}; --team takes one of {', '.join(teams)}")
+    return space, teams[space]

@@ -26,7 +26,7 @@ from lattice.team.lead import LeadDriver
 from lattice.team.recording import Recorder
 from lattice.team.team import Team
 
-__all__ = ["NestedTeam", "key_spaces", "nested_key"]
+__all__ = ["NestedTeam", "key_spaces", "nested_key", "teams_by_key_space"]
 
 _log = logging.getLogger("lattice.team")
 _SLICE_MS = 2_000
@@ -46,11 +46,16 @@ def nested_key(outer: str, member: str) -> str:
 
 def key_spaces(team: Team) -> list[str]:
     """Return the key spaces of a team and of the teams inside it, the outermost first."""
-    return list(_spaces(team, team.key, ()))
+    return list(teams_by_key_space(team))
 
 
-def _spaces(team: Team, space: str, outer: tuple[Team, ...]) -> Iterator[str]:
-    yield space
+def teams_by_key_space(team: Team) -> dict[str, Team]:
+    """Return a team and the teams inside it, each under its key space, the outermost first."""
+    return dict(_spaces(team, team.key, ()))
+
+
+def _spaces(team: Team, space: str, outer: tuple[Team, ...]) -> Iterator[tuple[str, Team]]:
+    yield space, team
     within = (*outer, team)
     agents = (team.lead, *(member.agent for member in team.members))
     behind = [definition for agent in agents for definition in delegates_behind(agent, team.directory)]

@@ -1,12 +1,15 @@
 """A message that kills its workers becomes a dead letter, and the commands that deal with it."""
 
+import asyncio
 import json
 
 import pytest
-import redis
 
-from tests.processes.commands import Commands, until
+from lattice.redis.connection import open_redis
+from lattice.run_store import StoreOptions
+from tests.processes.commands import BOUND, Commands, until
 from tests.processes.servers import RedisServer
+from workers.connections import OwnRedisRunStore
 
 pytestmark = [pytest.mark.processes, pytest.mark.redis]
 
@@ -80,18 +83,23 @@ def letter_of_a_team_inside(commands):
     commands.env["LATTICE_APP"] = "tests.apps.poisoned_inside:team"
     commands.start("lattice-coordinator", "--lease", "1s")
     submitted = commands.start("lattice-submit", "carry this", "--wait", "--json")
-    worker = ("lattice-worker", "--member", "inner", "--lease", "1s", "--max-attempts", "2")
+    worker = ("lattice-worker", "--member", "inner", "--lease", "1s")
     for _ in range(2):
         commands.run(*worker, code=9)
+    asyncio.run(give_up_inside(commands.env["LATTICE_REDIS_URL"]))
     commands.start(*worker)
     assert "lost 2 times" in json.loads(submitted.ends())["result"]
-    (letter,) = letters_inside(commands)
+    (letter,) = lattice(commands, "dead", "list")
     return letter
 
 
-def letters_inside(commands):
-    """The outer team's item was lost as often, and is a letter too if a worker gives it up, not the coordinator."""
-    return [letter for letter in lattice(commands, "dead", "list") if letter["member"] != "inner"]
+async def give_up_inside(url):
+    """The outer item was lost as often; if it were given up first, its run inside would be cancelled."""
+    store = OwnRedisRunStore(open_redis(url), "around.inner", StoreOptions(max_attempts=2))
+    async with asyncio.timeout(BOUND):
+        while "dead" not in [found.word for found in await store.reclaim_expired("a reaper", 1_000, runs=False)]:
+            await asyncio.sleep(0.02)
+    await store.close()
 
 
 def test_the_dead_letters_of_a_team_inside_are_listed_and_requeued(commands, poison):
@@ -107,17 +115,37 @@ def test_the_dead_letters_of_a_team_inside_are_listed_and_requeued(commands, poi
     assert "around.inner" in listed
     poison.unlink()
     told = commands.run("lattice", "dead", "requeue", letter["message_id"])
-    assert "the lead of around.inner" in told
-    assert letters_inside(commands) == []
-    with redis.Redis.from_url(commands.env["LATTICE_REDIS_URL"]) as client:
-        key = f"lattice:{{around.inner}}:message:{told.split()[0]}"
-        until(lambda: client.hget(key, "status") == b"done", "a worker of the outer member works it")
+    assert "`lattice inbox manager --team around.inner`" in told
+    assert lattice(commands, "dead", "list") == []
+    (report,) = until(
+        lambda: [m for m in inbox_inside(commands, "manager") if m.get("workItemId") == told.split()[0]],
+        "a worker of the outer member works it",
+    )
+    assert report["content"] == "handled with care"
+    (worked,) = [m for m in inbox_inside(commands, "fragile") if m["id"] == told.split()[0]]
+    assert worked["status"] == "done"
+    assert lattice(commands, "inbox", "manager", "--status", "pending") == []
+
+
+def inbox_inside(commands, member):
+    return lattice(commands, "inbox", member, "--team", "around.inner")
+
+
+def test_a_team_or_member_that_is_not_inside_is_refused(commands):
+    commands.env["LATTICE_APP"] = "tests.apps.poisoned_inside:team"
+    for words, said in (
+        (("manager", "--team", "elsewhere"), "no team 'elsewhere'; --team takes one of around, around.inner"),
+        (("inner", "--team", "around.inner"), "no member 'inner'"),
+    ):
+        command = commands.start("lattice", "inbox", *words)
+        command.ends(2)
+        assert said in command.err
 
 
 def test_a_dead_letter_of_a_team_inside_is_dropped(commands):
     letter = letter_of_a_team_inside(commands)
     assert lattice(commands, "dead", "drop", letter["message_id"]) == {"dropped": letter["message_id"]}
-    assert letters_inside(commands) == []
+    assert lattice(commands, "dead", "list") == []
 
 
 def refused(commands, *words):
