@@ -150,26 +150,24 @@ async def _all_events(store: RunStore, run_id: str) -> list[dict[str, Any]]:
 async def _cancel(settings: Settings, run_id: str, reason: str, *, as_json: bool) -> int:
     async with client_of(settings, load_app(settings.app).team.name) as client:
         word = await client.cancel(run_id, reason)
-        record = await client.run(run_id)
-    if as_json:
-        print_json(run_object(record))
-    elif word == "ended":
-        click.echo(f"run {run_id} had ended before: {record.status}")
-    else:
-        click.echo(f"run {run_id} is cancelled")
-    return EXIT_OK
+        return _stopped(word, await client.run(run_id), f"run {run_id} is cancelled", as_json=as_json)
 
 
 async def _interrupt(settings: Settings, run_id: str, *, as_json: bool) -> int:
+    done = f"run {run_id} ends as soon as what is under way has ended"
     async with client_of(settings, load_app(settings.app).team.name) as client:
         word = await client.interrupt(run_id)
-        record = await client.run(run_id)
+        return _stopped(word, await client.run(run_id), done, as_json=as_json)
+
+
+def _stopped(word: str, record: RunRecord, done: str, *, as_json: bool) -> int:
+    """Say what became of the wish to stop a run."""
     if as_json:
         print_json(run_object(record))
     elif word == "ended":
-        click.echo(f"run {run_id} had ended before: {record.status}")
+        click.echo(f"run {record.id} had ended before: {record.status}")
     else:
-        click.echo(f"run {run_id} ends as soon as what is under way has ended")
+        click.echo(done)
     return EXIT_OK
 
 

@@ -4,6 +4,7 @@ import fakeredis
 import pytest
 
 from lattice.redis.connection import open_redis
+from tests.cluster import Cluster
 from tests.contracts.backends import FakeRedisBackend, MemoryBackend, RedisBackend
 
 
@@ -26,3 +27,17 @@ async def backend(request):
 @pytest.fixture
 def store(backend):
     return backend.store()
+
+
+@pytest.fixture
+async def start(backend):
+    """Start a cluster for a team; everything is stopped afterwards."""
+    clusters = []
+
+    def begin(team, **limits):
+        clusters.append(Cluster(backend, team, **limits))
+        return clusters[-1]
+
+    yield begin
+    for cluster in clusters:
+        await cluster.close()

@@ -7,23 +7,9 @@ import pytest
 from lattice import AbortError, team_member, tool
 from lattice.errors import APIError, RunHeldError, RunParkedError
 from lattice.testing import tool_use, turn
-from tests.cluster import Cluster, until
+from tests.cluster import until
 from tests.contracts.backends import TEAM
 from tests.teams import ask, brief, collect, echo, handoff, model_of, results, said, spec, team_of
-
-
-@pytest.fixture
-async def start(backend):
-    """Start a cluster for a team; everything is stopped afterwards."""
-    clusters = []
-
-    def begin(team, **limits):
-        clusters.append(Cluster(backend, team, **limits))
-        return clusters[-1]
-
-    yield begin
-    for cluster in clusters:
-        await cluster.close()
 
 
 def crew(lead, members, **options):

@@ -3,13 +3,11 @@
 import asyncio
 import logging
 
-import pytest
-
 from lattice import OptionError, team_member
 from lattice.mailbox import TeamMessage
 from lattice.team.store_mail import StoreMail
 from lattice.testing import turn
-from tests.cluster import Cluster, until
+from tests.cluster import until
 from tests.teams import ask, echo, handoff, results, said, team_of
 
 
@@ -22,19 +20,6 @@ class Broken:
     def spawn(self, **overrides):
         self.made += 1
         raise OptionError("AgentOptions.max_tokens must be a positive integer, not -1")
-
-
-@pytest.fixture
-async def start(backend):
-    clusters = []
-
-    def begin(team, **limits):
-        clusters.append(Cluster(backend, team, **limits))
-        return clusters[-1]
-
-    yield begin
-    for cluster in clusters:
-        await cluster.close()
 
 
 def first_result(request):

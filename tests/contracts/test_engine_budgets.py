@@ -7,24 +7,10 @@ import pytest
 from lattice import AbortError, team_member, tool
 from lattice.runs import Budget
 from lattice.testing import tool_use, turn
-from tests.cluster import Cluster
 from tests.contracts.backends import TEAM
 from tests.teams import ask, echo, handoff, model_of, said, spec, task_of, team_of
 
 USAGE = {"input_tokens": 10, "cache_read_input_tokens": 30, "output_tokens": 10}
-
-
-@pytest.fixture
-async def start(backend):
-    clusters = []
-
-    def begin(team, **limits):
-        clusters.append(Cluster(backend, team, **limits))
-        return clusters[-1]
-
-    yield begin
-    for cluster in clusters:
-        await cluster.close()
 
 
 def crew(lead, members, **options):

@@ -7,25 +7,12 @@ import pytest
 from lattice import AbortError, team_member
 from lattice.errors import APIError, ToolPermissionDeniedError
 from lattice.testing import turn
-from tests.cluster import Cluster, until
+from tests.cluster import until
 from tests.contracts.backends import TEAM
 from tests.teams import echo, handoff, model_of, said, spec, team_of
 
 BUSY = APIError("busy", status=529, code="overloaded_error", retryable=True)
 SOON = {"attempts": 3, "first_delay": 0.001}
-
-
-@pytest.fixture
-async def start(backend):
-    clusters = []
-
-    def begin(team, **limits):
-        clusters.append(Cluster(backend, team, **limits))
-        return clusters[-1]
-
-    yield begin
-    for cluster in clusters:
-        await cluster.close()
 
 
 def crew(**members):

@@ -11,31 +11,29 @@ local function release_notes(member, item)
   end
 end
 
-local function free_conversation(conversation, message)
-  if redis.call('GET', conversation .. ':busy') ~= message then
-    redis.call('LREM', conversation .. ':waiting', 0, message)
-    return
-  end
-  redis.call('DEL', conversation .. ':busy')
+local function deliver_next(list)
   local next
   repeat
-    next = redis.call('LPOP', conversation .. ':waiting')
+    next = redis.call('LPOP', list)
   until not next or redis.call('HGET', prefix .. 'message:' .. next, 'status') == 'pending'
   if next then
     deliver(next)
   end
 end
 
+local function free_conversation(conversation, message)
+  if redis.call('GET', conversation .. ':busy') ~= message then
+    redis.call('LREM', conversation .. ':waiting', 0, message)
+    return
+  end
+  redis.call('DEL', conversation .. ':busy')
+  deliver_next(conversation .. ':waiting')
+end
+
 local function count_down(batch)
   local key = prefix .. 'batch:' .. batch
   local left = redis.call('HINCRBY', key, 'waiting', -1)
-  local next
-  repeat
-    next = redis.call('LPOP', key .. ':held')
-  until not next or redis.call('HGET', prefix .. 'message:' .. next, 'status') == 'pending'
-  if next then
-    deliver(next)
-  end
+  deliver_next(key .. ':held')
   if left == 0 then
     local parent = redis.call('HGET', key, 'parent')
     local waiter = redis.call('HGET', prefix .. parent, 'owner')
