@@ -22,7 +22,7 @@ from lattice.rq.queue import queue_of
 from lattice.rq.results import JobStanding, cancel_waiting_job, job_has_ended, job_standing, requeue_failed_job
 from lattice.rq.submit import Submission, check_task, due_at, submit_run
 from lattice.rq.worker import REDIS_DOWN
-from lattice.run_store import EVENTS_DROPPED, RUN_ENDED, StoreOptions
+from lattice.run_store import EVENTS_DROPPED, FAR_BEHIND, RUN_ENDED, StoreOptions
 from lattice.runs import Budget, DeadLetter, ProcessInfo, RunRecord, RunStatus, WorkState, run_conversation
 
 __all__ = ["LatticeClient", "RunStanding"]
@@ -40,9 +40,6 @@ _AT_ONCE = 16
 
 _SLICE_MS = 5_000
 """Milliseconds of one blocking read; a longer wait is many of them."""
-
-_BEHIND = 50
-"""Events in one read from which on a reader may be so far behind that some were dropped before it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +214,7 @@ class LatticeClient:
         first = True
         while True:
             batch = await self._patiently(partial(self._store.read_events, run_id, after, block_ms=_SLICE_MS))
-            if batch and (first or len(batch) >= _BEHIND):
+            if batch and (first or len(batch) >= FAR_BEHIND):
                 lost = await self._patiently(partial(self._store.lost_events, run_id, after))
                 if lost:
                     yield after, {"type": EVENTS_DROPPED, "dropped": lost}

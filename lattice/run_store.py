@@ -29,11 +29,14 @@ from lattice.runs import (
     WorkState,
 )
 
-__all__ = ["EVENTS_DROPPED", "RUN_ENDED", "RunStore", "StoreOptions"]
+__all__ = ["EVENTS_DROPPED", "FAR_BEHIND", "RUN_ENDED", "RunStore", "StoreOptions"]
 
 EVENTS_DROPPED = "events_dropped"
 """The ``type`` of what a reader is told in place of events that are not kept any more, with how many were dropped:
 ``{"type": "events_dropped", "dropped": 1200}``."""
+
+FAR_BEHIND = 50
+"""Events in one read from which on a reader may be so far behind that some were dropped before it came."""
 
 RUN_ENDED = "run_ended"
 """The ``type`` of the last event of every run's stream: ``{"type": "run_ended", "status": "succeeded"}``."""

@@ -15,7 +15,7 @@ from lattice.encoding import decode
 from lattice.errors import AbortError, LatticeError, LeaseLostError, RunHeldError
 from lattice.events import AgentMessageEvent, event_from_dict
 from lattice.ids import derive_id
-from lattice.run_store import RUN_ENDED, RunStore
+from lattice.run_store import EVENTS_DROPPED, FAR_BEHIND, RUN_ENDED, RunStore
 from lattice.runs import ConversationState, RunRecord, RunStatus, WorkItem, run_conversation
 from lattice.team.actor import Actor
 from lattice.team.answers import Answer
@@ -218,12 +218,21 @@ class NestedTeam:
     # --- events -------------------------------------------------------------------------------------------------
 
     async def _forward(self, run_id: str, actor: Actor, recorder: Recorder, state: ConversationState | None) -> None:
-        """Copy the inner run's events to the outer run's, with the place where the copying stands."""
+        """Copy the inner run's events to the outer run's, with the place where the copying stands.
+
+        Where some are not kept any more, that is told as it is to a reader of the inner run.
+        """
         offset = "0" if state is None or not state.messages else str(decode(state.messages[-1])["content"])
+        first = True
         while True:
             events = await self._store.read_events(run_id, offset, block_ms=_SLICE_MS)
             if not events:
                 continue
+            if first or len(events) >= FAR_BEHIND:
+                lost = await self._store.lost_events(run_id, offset)
+                if lost:
+                    recorder.emit({"type": EVENTS_DROPPED, "dropped": lost})
+            first = False
             offset, last = events[-1]
             ended = last["type"] == RUN_ENDED
             for _, event in events[:-1] if ended else events:
