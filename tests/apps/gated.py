@@ -22,16 +22,18 @@ def agent(name, script):
     return define_agent(name=name, model="scripted", workspace=False, model_client=ScriptedModel(script))
 
 
-def build(**member):
+def build(lead=lambda _request: text("nothing to do"), **member):
     return create_team(
         name="gated",
-        lead=agent("lead", lambda _request: text("nothing to do")),
+        lead=agent("lead", lead),
         members=[team_member(name="backend", agent=agent("backend", reply), **member)],
     )
 
 
 team = build()
 lasting = build(conversation="member")
+leading = build(lead=reply)
+"""Its lead is let to work, as the members of the others are."""
 
 
 def inner_lead(request):

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 from tests.zygote import zygote
@@ -42,6 +44,21 @@ async def eventually(condition, bound=BOUND, what="it"):
             return value
         await asyncio.sleep(0.01)
     raise AssertionError(f"{what} did not happen within {bound:g} s")
+
+
+def get(port, path):
+    """What a process of this machine answers on a port, which must be 200."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        assert answer.status == 200
+        return answer.read().decode()
+
+
+def answer(port, path):
+    """The status and the text of such an answer, whatever the status."""
+    try:
+        return 200, get(port, path)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 class Command:

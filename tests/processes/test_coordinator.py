@@ -13,7 +13,8 @@ from rq.serializers import JSONSerializer
 from rq.worker import BaseWorker
 
 from lattice.client import LatticeClient
-from tests.processes.commands import MEMBERS, eventually
+from tests.processes.commands import MEMBERS, answer, eventually
+from tests.redis_server import free_port
 
 pytestmark = [pytest.mark.redis, pytest.mark.processes]
 
@@ -181,3 +182,24 @@ async def test_a_retry_of_rq_tries_a_failed_run_again(commands, client, queue, r
         assert outcome["status"] == "failed"
         assert (await failing.run(run_id)).epoch == 3
         assert job_of(queue, run_id).get_status() == "failed"
+
+
+async def test_while_its_lead_ends_a_leg_it_lives_but_is_not_ready(commands, redis_url):
+    health = free_port()
+    gate = commands.folder / "gate"
+    gate.mkdir(parents=True)
+    commands.env |= {"LATTICE_APP": "tests.apps.gated:leading", "LATTICE_TEST_GATE": str(gate)}
+    coordinator = commands.start("lattice-coordinator", "--health-port", health)
+    async with LatticeClient(team="gated", redis_url=redis_url) as client:
+        run_id = await client.submit("think")
+        await eventually((gate / "begun-0").exists, what="the leg has begun")
+        assert answer(health, "/readyz") == answer(health, "/livez") == (200, '{"status":"ok"}')
+        coordinator.kill(signal.SIGTERM)
+        draining = (503, '{"status":"unavailable","reason":"draining"}')
+        await eventually(lambda: answer(health, "/readyz") == draining, what="it is not ready")
+        assert answer(health, "/livez") == (200, '{"status":"ok"}')
+        assert (await client.run(run_id)).status == "running"
+        (gate / "open").touch()
+        assert (await client.result(run_id, timeout=30))["result"] == "worked"
+        assert await coordinator.ended() == 0
+    assert len(list(gate.glob("begun-*"))) == 1

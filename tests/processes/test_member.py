@@ -1,8 +1,6 @@
 """``lattice-worker`` as a process: it works, drains, hands back, and outlives a Redis that goes away."""
 
 import signal
-import urllib.error
-import urllib.request
 from dataclasses import replace
 
 import pytest
@@ -11,7 +9,7 @@ from lattice.ids import new_id
 from lattice.mailbox import TeamMessage
 from lattice.redis.connection import open_redis
 from lattice.runs import Batch, RunRecord, Step, WorkItem
-from tests.processes.commands import Commands, until
+from tests.processes.commands import Commands, answer, get, until
 from tests.processes.servers import RedisServer
 from tests.redis_server import free_port
 from workers.connections import OwnRedisRunStore
@@ -125,12 +123,6 @@ async def test_a_worker_outlives_a_redis_that_was_restarted(server, commands):
     await store.close()
 
 
-def get(port, path):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-        assert answer.status == 200
-        return answer.read().decode()
-
-
 async def test_it_says_that_it_works_and_how_much(store, commands):
     health, metrics = free_port(), free_port()
     ports = ("--health-port", health, "--metrics-port", metrics)
@@ -146,13 +138,6 @@ async def test_it_says_that_it_works_and_how_much(store, commands):
     until(lambda: settled in get(metrics, "/metrics"), "both are settled")
     worker.kill(signal.SIGINT)
     worker.ends(0)
-
-
-def answer(port, path):
-    try:
-        return 200, get(port, path)
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 async def test_while_it_drains_it_lives_but_is_not_ready(store, commands):
