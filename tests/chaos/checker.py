@@ -234,8 +234,9 @@ def check_effects(story, findings):
         late = [at for at in times if at > seen_at.get(call, float("inf"))]
         findings.figures["effects repeated"] += len(late)
         findings.expect("effect_once", not late, f"{name} was started again after its result was recorded")
+    tools = {(call, n): tool for call, n, tool in starts}
     for (call, n), good in results.items():
-        tool = next((t for c, m, t in starts if (c, m) == (call, n)), None)
+        tool = tools.get((call, n))
         if good:
             findings.expect(
                 "effect_once", tool is not None and ends[call, n, tool] >= 1, f"{call}/{n} has a result only"

@@ -1,7 +1,9 @@
 """What a team left in Redis, read raw: run records, messages, batches, conversations, and the keys themselves."""
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from lattice.encoding import decode
 from lattice.runs import is_lasting
@@ -30,16 +32,31 @@ class World:
     open_leases: list[str] = field(default_factory=list)
     depths: dict[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def _work(self):
+        """The claimable messages of each run, in send order."""
+        work = defaultdict(list)
+        for message in sorted(self.messages.values(), key=lambda m: int(m["sequence"])):
+            if message.get("claimable") == "1":
+                work[message.get("runId")].append(message)
+        return work
+
+    @cached_property
+    def _pauses(self):
+        """The batches that each parent waited for, in the order in which it handed them off."""
+        pauses = defaultdict(list)
+        for batch in sorted(self.batches.values(), key=lambda b: int(self.messages[b["items"][0]]["sequence"])):
+            if batch["pauses"] == "1":
+                pauses[batch["parent"]].append(batch)
+        return pauses
+
     def work_of(self, run_id):
         """Return the messages of a run that members worked on, in send order."""
-        own = (m for m in self.messages.values() if m.get("runId") == run_id and m.get("claimable") == "1")
-        return sorted(own, key=lambda m: int(m["sequence"]))
+        return self._work[run_id]
 
     def handed_off(self, parent):
         """Return the ids of what ``run:<id>`` or ``message:<id>`` handed off and was to be told of, in order."""
-        batches = [b for b in self.batches.values() if b["parent"] == parent and b["pauses"] == "1"]
-        batches.sort(key=lambda b: int(self.messages[b["items"][0]]["sequence"]))
-        return [item for batch in batches for item in batch["items"]]
+        return [item for batch in self._pauses[parent] for item in batch["items"]]
 
 
 def _texts(record):
