@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from lattice.errors import OptionError
 from lattice.errors import TimeoutError as RunTimeoutError
 from lattice.ids import derive_id, new_id
-from lattice.mailbox import TeamMessage
+from lattice.mailbox import TeamMessage, mailbox_key
 from lattice.redis.connection import check_server, open_blocking_redis, open_redis
 from lattice.redis.keys import Keys
 from lattice.redis.run_ends import RunEnds
@@ -24,6 +24,7 @@ from lattice.rq.submit import Submission, check_task, due_at, submit_run
 from lattice.rq.worker import REDIS_DOWN
 from lattice.run_store import EVENTS_DROPPED, FAR_BEHIND, RUN_ENDED, StoreOptions
 from lattice.runs import Budget, DeadLetter, ProcessInfo, RunRecord, RunStatus, WorkState, run_conversation
+from lattice.team.nested import nested_key, nested_run
 
 __all__ = ["LatticeClient", "RunStanding"]
 
@@ -239,10 +240,23 @@ class LatticeClient:
         word = await self._store.cancel_run(run_id, reason)
         if word == "missing":
             raise _missing(run_id)
+        await self._cancel_inside(self._store, self.team, run_id, reason)
         if word == "cancelled":
             outcome = (await self.run(run_id)).outcome()
             await cancel_waiting_job(self._redis, self._queue, run_id, outcome, self.keep)
         return word
+
+    async def _cancel_inside(self, store: RedisRunStore, space: str, run_id: str, reason: str) -> None:
+        """Cancel the runs of teams inside: whoever should pass it on to them may be dead, or deaf."""
+        for state in await store.work_items(run_id):
+            inner, nested = nested_key(space, mailbox_key(state.message.to)), nested_run(state.message.id)
+            if await self._client.exists(Keys(inner).run(nested)):
+                inside = RedisRunStore(self._redis, inner, self.options)
+                try:
+                    await inside.cancel_run(nested, reason)
+                    await self._cancel_inside(inside, inner, nested, reason)
+                finally:
+                    await inside.close()
 
     async def interrupt(self, run_id: str) -> str:
         """Have a run end without another call of its lead, as ``team.interrupt()`` does in one process.

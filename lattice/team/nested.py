@@ -44,6 +44,11 @@ def nested_key(outer: str, member: str) -> str:
     return f"{outer}.{member}"
 
 
+def nested_run(message_id: str) -> str:
+    """Return the id of the run that a nested team works on an item of the outer team with."""
+    return derive_id("nested", message_id)
+
+
 def key_spaces(team: Team) -> list[str]:
     """Return the key spaces of a team and of the teams inside it, the outermost first."""
     return list(teams_by_key_space(team))
@@ -144,7 +149,7 @@ class NestedTeam:
             RunParkedError: this process is leaving.
         """
         assert actor.item is not None
-        run_id = derive_id("nested", actor.item.message.id)
+        run_id = nested_run(actor.item.message.id)
         await held.guard(self._store.start_run(self._record(run_id, actor, actor.item, prompt)))
         forwarding = asyncio.get_running_loop().create_task(self._forward(run_id, actor, recorder, state))
         self._worked[run_id] = held
@@ -165,7 +170,7 @@ class NestedTeam:
 
     async def reopen(self, message_id: str) -> None:
         """Let the inner run of an item go on from its last recorded step, if it failed."""
-        await self._store.reopen_run(derive_id("nested", message_id))
+        await self._store.reopen_run(nested_run(message_id))
 
     def _record(self, run_id: str, actor: Actor, item: WorkItem, prompt: str) -> RunRecord:
         options: dict[str, Any] = {"depth": item.depth, "max_depth": actor.max_depth}

@@ -76,8 +76,8 @@ class Server:
         with redis.Redis.from_url(f"unix://test:test@{quote(str(self.socket))}") as client:
             return client.zcard("lattice:{trio}:processes")
 
-    def store(self, role, team="trio"):
-        return Store(self.url(role, team), "trio")
+    def store(self, role, team="trio", space="trio"):
+        return Store(self.url(role, team), space)
 
 
 class Store(RedisRunStore):
@@ -193,9 +193,10 @@ async def test_a_submitter_can_neither_see_claim_nor_settle_work(server):
         assert (await worker.settle(lease, done, Step(conversation="m1"))).word == "settled"
 
 
+@pytest.mark.parametrize("space", ["trio", "trio.inner"])
 @pytest.mark.parametrize("role", ROLES)
-async def test_no_role_of_another_team_reads_or_claims_anything(server, role):
-    async with server.store("worker") as worker, server.store(role, "other") as stranger:
+async def test_no_role_of_another_team_reads_or_claims_anything(server, role, space):
+    async with server.store("worker", space=space) as worker, server.store(role, "other", space) as stranger:
         message = TeamMessage(id="m1", from_="manager", to="trio::alpha", content="secret")
         await worker.send(message, member="alpha")
         attempts = (

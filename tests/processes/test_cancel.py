@@ -177,6 +177,21 @@ async def test_a_process_that_hears_nothing_is_fenced_off_and_stops_when_it_wake
     assert await process.ended() == 0, process.err
 
 
+async def test_the_run_of_a_team_inside_is_cancelled_though_nobody_passes_it_on(scene, redis_url):
+    await scene.start("team")
+    run_id = await scene.begin("handoff team", "team")
+    scene.workers["team"].kill(signal.SIGSTOP)
+    await scene.cancel(run_id)
+    await scene.is_over(run_id)
+    async with LatticeClient(team="endless.team", redis_url=redis_url) as inside:
+        (run,) = await inside.runs()
+        assert run.status == "cancelled"
+        (state,) = await inside.work_items(run.id)
+        assert (state.message.status, state.lease_until) == ("cancelled", None)
+    scene.workers["team"].kill(signal.SIGCONT)
+    await eventually(scene.nobody_is_busy)
+
+
 async def test_a_worker_goes_on_with_other_work_after_a_cancel(scene):
     await scene.start("model")
     first = await scene.begin("handoff model", "model")
