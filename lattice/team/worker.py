@@ -162,7 +162,8 @@ class MemberWorker:
             return False
         # A claim that gets less than it asked for has emptied the mailbox: the next message rings.
         if not burst:
-            await self._await_claims()
+            while await self._await_claims():
+                pass
             return False
         if not self._tasks:
             return True
@@ -188,14 +189,17 @@ class MemberWorker:
             self._start(claim)
         return len(claims)
 
-    async def _await_claims(self) -> None:
-        """Claim at the next ring. No place is kept meanwhile for what comes: whoever comes back may need it."""
-        if self.slots.free <= 0 or not self._taking:  # it may have been told to leave during the claim before
-            return
-        host = self.host
+    async def _await_claims(self) -> bool:
+        """Claim at the next ring; True if that has emptied the mailbox again.
+
+        No place is kept meanwhile for what comes: whoever comes back may need it.
+        """
+        places, host = self.slots.free, self.host
+        if places <= 0 or not self._taking or len(self._tasks) >= _MOST_WAITING:
+            return False
         # A lease counts from when it was asked for, so a wait takes a small part of it only.
         slice_ms = min(_LONGEST_SLICE_MS, max(_SHORTEST_SLICE_MS, host.lease_ms // 6))
-        waiting = host.store.await_claims(self.member, host.process_id, host.lease_ms, self.slots.free, slice_ms)
+        waiting = host.store.await_claims(self.member, host.process_id, host.lease_ms, places, slice_ms)
         self._asking_since = time.monotonic()
         self._waiting = asyncio.ensure_future(waiting)
         claims: list[Claim] = []
@@ -209,6 +213,7 @@ class MemberWorker:
             self._waiting.cancel()
             self._waiting = None
         await self._start_some(claims)
+        return len(claims) < places
 
     async def _start_some(self, claims: list[Claim]) -> None:
         """Start what there are places for, and give the rest back."""
