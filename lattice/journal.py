@@ -33,7 +33,7 @@ class ToolJournal(Protocol):
         ...
 
     async def starting(self, tool_use_id: str) -> None:
-        """Hear that a handler is about to run that may run again, so its start is not recorded; raise to stop it."""
+        """Hear that a handler is about to run, in the step of the event loop that calls it; raise to stop it."""
         ...
 
     async def finished(self, entry: JournalEntry) -> None:

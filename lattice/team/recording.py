@@ -310,10 +310,9 @@ class RunJournal:
         recorder = self._recorder
         recorder.add_started(tool_use_id)
         await recorder.flush()
-        await recorder.host.check(recorder.held)
 
     async def starting(self, tool_use_id: str) -> None:
-        """Make sure that the lease is still ours: what runs again must not run for two holders at once."""
+        """Make sure that the lease is still ours: nothing must be begun by whoever has lost it."""
         del tool_use_id
         await self._recorder.host.check(self._recorder.held)
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lattice.abort import AbortSignal
@@ -16,7 +17,7 @@ from lattice.errors import AbortError, ToolExecutionError, ToolPermissionDeniedE
 from lattice.journal import JournalEntry
 from lattice.tools.callbacks import settled
 from lattice.tools.environment import ToolEnvironment
-from lattice.tools.handlers import call_handler
+from lattice.tools.handlers import NotBegunError, call_handler
 from lattice.tools.permission import ask_permission
 from lattice.tools.results import content_text, limit_content, normalise, usable_content
 from lattice.tools.tool import UNSET, ToolContext, ToolDefinition
@@ -184,16 +185,20 @@ async def _attempt(
         if denial is not None:
             return error_outcome(call, denial, None)
     value = parse_input(definition, call) if parsed is UNSET else parsed
-    if environment.journal is not None:
-        try:
+    context, begin = _context(definition, call_id, environment), None
+    try:
+        if environment.journal is not None:
+            begin = partial(environment.journal.starting, call_id)
             if _starts_are_kept(definition, environment):
                 await environment.journal.started(call_id)
-            else:
-                await environment.journal.starting(call_id)
-        except ESCAPING as error:
-            state.fail(error)
-            return not_started(call, state)
-    returned = await call_handler(definition, value, _context(definition, call_id, environment), environment.signal)
+    except ESCAPING as error:
+        state.fail(error)
+        return not_started(call, state)
+    try:
+        returned = await call_handler(definition, value, context, environment.signal, begin)
+    except NotBegunError as error:
+        state.fail(error.__cause__ or error)
+        return not_started(call, state)
     result = normalise(returned)
     block = {"type": "tool_result", "tool_use_id": call_id, "content": result.content}
     return CallOutcome(block, None, result.end_turn, "", result.structured_result)

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lattice.abort import AbortSignal
@@ -10,7 +11,7 @@ from lattice.errors import AbortError, TimeoutError  # noqa: A004 - the document
 from lattice.tools.threads import handler_threads
 from lattice.tools.tool import ToolContext, ToolDefinition
 
-__all__ = ["GRACE_SECONDS", "call_handler"]
+__all__ = ["GRACE_SECONDS", "NotBegunError", "call_handler"]
 
 GRACE_SECONDS = 1.0
 """How long a handler that was told to stop may take to return before it is cancelled."""
@@ -18,19 +19,35 @@ GRACE_SECONDS = 1.0
 _log = logging.getLogger("lattice.tools")
 
 
-async def call_handler(definition: ToolDefinition, value: Any, context: ToolContext, signal: AbortSignal | None) -> Any:
+class NotBegunError(Exception):
+    """The handler was not called, because of its ``__cause__``."""
+
+
+Begin = Callable[[], Awaitable[None]]
+"""Makes sure at the last moment that a handler may be called: nothing else runs between the two."""
+
+
+async def call_handler(
+    definition: ToolDefinition,
+    value: Any,
+    context: ToolContext,
+    signal: AbortSignal | None,
+    begin: Begin | None = None,
+) -> Any:
     """Return what the handler returns, or raise what it raises.
 
     Raises:
         AbortError: ``signal`` fired and the handler did not return within its second of grace.
         TimeoutError: the tool's own deadline passed.
+        NotBegunError: ``begin`` raised.
     """
     arguments = (value, context) if definition.takes_context else (value,)
     if definition.is_async and signal is None and definition.timeout_ms is None:
+        await _begin(begin)
         return await definition.handler(*arguments)
     if not definition.is_async:
         _ = context.signal  # made here, so that the thread and the loop see the same one
-    work = asyncio.ensure_future(_contained(definition, arguments))
+    work = asyncio.ensure_future(_contained(definition, arguments, begin))
     seconds = None if definition.timeout_ms is None else definition.timeout_ms / 1000
     why = await _first(work, signal, seconds)
     if why == "done":
@@ -38,9 +55,21 @@ async def call_handler(definition: ToolDefinition, value: Any, context: ToolCont
     return await _stop(definition, work, context, why)
 
 
-async def _contained(definition: ToolDefinition, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
+async def _begin(begin: Begin | None) -> None:
+    if begin is None:
+        return
+    try:
+        await begin()
+    except Exception as error:
+        raise NotBegunError from error
+
+
+async def _contained(
+    definition: ToolDefinition, arguments: tuple[Any, ...], begin: Begin | None
+) -> tuple[Any, BaseException | None]:
     # A task must not end with SystemExit or KeyboardInterrupt: asyncio would stop the loop under everybody's feet.
     try:
+        await _begin(begin)
         if definition.is_async:
             return await definition.handler(*arguments), None
         returned = await handler_threads.run(definition.handler, *arguments)

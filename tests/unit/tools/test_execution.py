@@ -392,6 +392,11 @@ class Recording(MemoryJournal):
             raise ConnectionError("gone")
         await super().started(tool_use_id)
 
+    async def starting(self, tool_use_id):
+        asyncio.get_running_loop().call_soon(self.log.append, ("another step", tool_use_id))
+        if self.fail_on == "starting":
+            raise ConnectionError("gone")
+
     async def finished(self, entry):
         self.log.append(("finished", entry.tool_use_id))
         if self.fail_on == "finished":
@@ -407,7 +412,7 @@ async def test_the_journal_knows_before_and_after():
         return ToolResult("x", end_turn=True, structured_result={"a": 1})
 
     await run(tool("t", "d", Number, handler), journal=journal)
-    assert journal.log == [("started", "c1"), ("ran", "c1"), ("finished", "c1")]
+    assert [what for what, _ in journal.log if what != "another step"] == ["started", "ran", "finished"]
     (entry,) = (await journal.load()).values()
     assert entry.result == {"type": "tool_result", "tool_use_id": "c1", "content": "x"}
     assert entry.end_turn
@@ -417,10 +422,25 @@ async def test_the_journal_knows_before_and_after():
 async def test_what_may_be_rerun_is_not_recorded_as_started():
     journal = Recording()
     await run(returning("x", on_recovery="rerun"), journal=journal)
-    assert journal.log == [("finished", "c1")]
+    assert [what for what, _ in journal.log if what != "another step"] == ["finished"]
 
 
-@pytest.mark.parametrize(("when", "ran"), [("started", 0), ("finished", 1)])
+@pytest.mark.parametrize("signal", [None, AbortController().signal])
+@pytest.mark.parametrize("on_recovery", ["unknown", "rerun"])
+async def test_nothing_else_runs_between_the_last_look_at_the_journal_and_the_handler(signal, on_recovery):
+    """A process that is stopped in between would begin what another has taken over."""
+    journal = Recording()
+
+    async def handler(_input):
+        journal.log.append(("ran", "c1"))
+        await asyncio.sleep(0)
+
+    await run(tool("t", "d", Number, handler, on_recovery=on_recovery), journal=journal, signal=signal)
+    names = [what for what, _ in journal.log]
+    assert names.index("ran") < names.index("another step")
+
+
+@pytest.mark.parametrize(("when", "ran"), [("started", 0), ("starting", 0), ("finished", 1)])
 async def test_a_broken_journal_leaves_the_query_and_starts_nothing_more(when, ran):
     done = []
     made = tool("t", "d", Number, done.append)
