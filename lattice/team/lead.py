@@ -293,10 +293,11 @@ class LeadDriver:
         total = add_tokens(run.total_usage, lead.recorder.usage)
         result = _wire_result(answer, error)
         result["total_usage"] = total
+        lead.recorder.ending = True
         lead.recorder.emit(result)
         async with lead.recorder.writing():
             lead.held.ending = True
-            step = lead.recorder.take()
+            step = lead.recorder.take(end=True)
             word = await lead.held.guard(store.finish_run(lead.held.lease, status, result, step, failure))
         if word == "stale":
             raise LeaseLostError

@@ -324,13 +324,14 @@ class MemberWork:
     async def _settle(self, work: _Work, ending: Ending) -> Settled:
         message = work.claim.item.message
         report_id = derive_id("report", message.id)
+        work.recorder.ending = True
         await self._events.ended(work.post, message, ending, report_id)
         may_claim = self.claim_next and not self.slots.wanted
         claim_next = (self.member.queue, self.host.process_id, self.host.lease_ms) if may_claim else None
         outcome = ending.outcome(report_id)
         async with work.recorder.writing():
             work.held.ending = True
-            step = work.recorder.take()
+            step = work.recorder.take(end=True)
             settled = await self._to_the_end(self._surely(work.held, outcome, step, claim_next))
         if settled.word == "stale":
             work.held.lose(LeaseLostError())

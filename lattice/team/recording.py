@@ -47,6 +47,9 @@ class Recorder:
         self.pausing = False
         """Whether the batch under way hands work off: its results are written with the handoff, or not at all."""
         self._with_handoff: list[bytes] = []
+        self.ending = False
+        """Whether what is told now is the end of the work: it is written with the step that ends it, or not at all."""
+        self._with_end: list[bytes] = []
         self._reads_of_next: list[str] = []
         self._frozen = False
         self._lock = asyncio.Lock()
@@ -127,6 +130,10 @@ class Recorder:
         elif self.pausing:
             # Nobody must read that work was sent before it is: should this process die, it is sent, and told, again.
             self._with_handoff.append(_wire(event))
+        elif self.ending:
+            # Who gives the work back now has not ended it: somebody else will, and tell so.
+            self._with_end.append(_wire(event))
+            return
         else:
             self._events.append(_wire(event))
         self._any = True
@@ -175,14 +182,16 @@ class Recorder:
 
     # --- how it is written --------------------------------------------------------------------------------------
 
-    def take(self, *, deltas: bool = False) -> Step:
+    def take(self, *, deltas: bool = False, end: bool = False) -> Step:
         """Return everything buffered as one step; what it holds is the caller's to write.
 
         Model stream events are left out unless ``deltas`` is set: what they were leading to stands in the same step.
+        What tells of the end is left out unless ``end`` says that this is the step that ends the work.
         """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        events = self._events if self.pausing else [*self._events, *self._take_held()]
         step = Step(
             conversation=self.conversation,
             once=self._once,
@@ -192,7 +201,7 @@ class Recorder:
             finished=tuple((tool_use_id, record) for tool_use_id, (record, _) in self._finished.items()),
             clear_journal=self._clear_journal,
             reads=tuple(self._reads),
-            events=tuple(self._events if self.pausing else (*self._events, *self._take_held())),
+            events=(*events, *self._with_end) if end else tuple(events),
             deltas=tuple(map(_wire, self._deltas)) if deltas else (),
             usage=self._usage,
         )

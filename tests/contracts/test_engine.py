@@ -1025,6 +1025,37 @@ async def test_a_work_item_goes_on_elsewhere_when_a_step_breaks(start):
     assert outcome["result"].endswith("it was seen")
 
 
+async def test_work_given_back_on_the_way_to_its_end_is_told_to_have_ended_once(start):
+    """A store that is slow just then keeps the end from being written, and the worker has to leave."""
+    cluster = start(crew(lead_of(handoff("a"), then=said), {"a": spec("a", lambda request: answer(request))}))
+    first, coordinator = await cluster.worker("a"), await cluster.coordinator()
+    gate, append = Gate(), first.store.append
+
+    async def answer(request):
+        await gate.reached.wait()
+        return "a did it"
+
+    async def slow_append(*args):
+        await gate()
+        return await append(*args)
+
+    first.store.append = slow_append
+    await cluster.submit()
+    driving = coordinator.drive("run")
+    await asyncio.wait_for(gate.reached.wait(), 5)
+    (recorder,) = first.worker._work._recorders
+    await until(lambda: recorder.ending)
+    leaving = asyncio.create_task(first.worker.stop())
+    await until(lambda: first.worker._work.parking)
+    gate.open.set()
+    await leaving
+    await cluster.worker("a")
+    assert (await asyncio.wait_for(driving, 10))["result"].endswith("a did it")
+    briefs = [brief(event) for event in await cluster.events()]
+    ends = ("finished a", f"done {TEAM}::a", "replied manager")
+    assert [briefs.count(end) for end in ends] == [1, 1, 1], briefs
+
+
 async def test_a_settle_whose_reply_was_lost_is_repeated_and_counts_once(start):
     cluster = start(crew(lead_of(handoff("a"), then=said), {"a": echo("a")}))
     process, coordinator = await cluster.worker("a"), await cluster.coordinator()

@@ -168,3 +168,13 @@ async def test_tokens_add_up(recorder):
     recorder.add_usage(None)
     assert recorder.take().usage == {"input_tokens": 3, "cache_read_input_tokens": 3}
     assert recorder.take().usage is None
+
+
+async def test_what_tells_of_the_end_is_written_with_the_end_or_not_at_all(recorder, store):
+    recorder.emit({"type": "before"})
+    recorder.ending = True
+    recorder.emit({"type": "the end"})
+    await recorder.flush()
+    assert [decode(event)["type"] for step in store.steps for event in step.events] == ["before"]
+    assert recorder.kept.events == ()
+    assert [decode(event)["type"] for event in recorder.take(end=True).events] == ["the end"]
