@@ -213,13 +213,14 @@ class Books:
     async def heartbeat(self, running: Sequence[Running], worker_ttl: int) -> None:
         """Say that the worker and its jobs live; a worker record that had expired is written again."""
         stamp = now()
-        async with self._pipeline(transaction=False) as pipe:
+        # Each in one piece: a heartbeat cut in two would leave a record without its expiry.
+        async with self._pipeline() as pipe:
             self.worker.heartbeat(worker_ttl, pipeline=pipe)
             created, *_ = await pipe.execute()
         if created == 1:
             await self._enlist(worker_ttl)
         for start in range(0, len(running), 100):
-            async with self._pipeline(transaction=False) as pipe:
+            async with self._pipeline() as pipe:
                 for one in running[start : start + 100]:
                     one.execution.heartbeat(self.started, EXECUTION_TTL, pipeline=pipe)
                     if one.written.is_set():

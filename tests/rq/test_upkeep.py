@@ -71,6 +71,21 @@ async def test_heartbeats_keep_a_running_job_from_being_taken(house, engine, upk
     assert not second.running
 
 
+async def test_a_heartbeat_is_written_whole_or_not_at_all(house, engine, upkeep_of, monkeypatch):
+    """A record and its expiry are two commands; a process that dies between them would leave it for ever."""
+    house.enqueue("run-1")
+    worker = await house.worker()
+    await until(lambda: "run-1" in worker.running)
+    upkeep, whole = upkeep_of(worker), []
+    pipeline = upkeep.books.redis.pipeline
+    monkeypatch.setattr(
+        upkeep.books.redis, "pipeline", lambda transaction=True: whole.append(transaction) or pipeline(transaction)
+    )
+    await upkeep.heartbeat()
+    assert len(whole) >= 2
+    assert all(whole)
+
+
 async def test_a_live_worker_that_was_taken_for_dead_is_missed_when_it_dies(house, engine, upkeep_of):
     house.enqueue("run-1")
     first = await house.worker()
