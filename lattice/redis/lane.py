@@ -28,7 +28,7 @@ _LONGEST_ANSWER = 15.0
 """Seconds without an answer after which the connection is taken to be dead."""
 
 _FIRST_PAUSE = 0.02
-_LONGEST_PAUSE = 1.0
+_LONGEST_PAUSE = 0.5
 
 _AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
 _PASSING = (BusyLoadingError, ReadOnlyError)

@@ -12,10 +12,10 @@ _log = logging.getLogger("lattice.rq")
 class Backoff:
     """Pauses of growing length with jitter, from ``first`` to ``longest`` seconds; ``tries`` counts them."""
 
-    def __init__(self, first: float = 0.1, longest: float = 5.0) -> None:
-        self.first = first
+    def __init__(self, first: float = 0.1, longest: float = 2.0) -> None:
+        self.first = min(first, longest)
         self.longest = longest
-        self._next = first
+        self._next = self.first
         self.tries = 0
 
     def reset(self) -> None:
@@ -32,7 +32,7 @@ class Backoff:
 
     async def pause(self, what: str, error: BaseException) -> None:
         """Say once that Redis is away, and wait."""
-        level = logging.WARNING if self._next == self.first else logging.DEBUG
+        level = logging.WARNING if self.tries == 0 else logging.DEBUG
         pause = self.next_pause()
         _log.log(level, "Redis is away while %s (%s); trying again in %.1f s", what, error, pause)
         await asyncio.sleep(pause)

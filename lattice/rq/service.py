@@ -89,7 +89,7 @@ class RunService:
         await asyncio.gather(*self._orphans.values(), return_exceptions=True)
 
     async def _take_over_for_ever(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff(longest=self._leases.longest)
         while True:
             try:
                 freed = await self.take_over()

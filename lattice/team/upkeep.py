@@ -22,10 +22,11 @@ class LeaseWatch:
 
     def __init__(self, store: RunStore, owner: str, lease_ms: int, *, longest: float = 1.0, runs: bool) -> None:
         """``runs`` says whether to look for runs as well, which only a coordinator can go on with."""
+        self.longest = min(longest, lease_ms / 4000)
+        """Seconds between two looks at most, also between two that fail: whoever was lost meanwhile is found soon."""
         self._store = store
         self._owner = owner
         self._lease_ms = lease_ms
-        self._longest = min(longest, lease_ms / 4000)
         self._runs = runs
 
     async def look(self) -> list[ExpiredLease]:
@@ -38,6 +39,6 @@ class LeaseWatch:
             return 0.0
         left = await self._store.next_expiry()
         if left is None:
-            return self._longest
+            return self.longest
         jitter = random.uniform(0.0, _JITTER)  # noqa: S311 - jitter, not a secret
-        return min(self._longest, left / 1000 + jitter)
+        return min(self.longest, left / 1000 + jitter)

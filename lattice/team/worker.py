@@ -252,7 +252,7 @@ class MemberWorker:
     async def _tick_for_ever(self) -> None:
         host = self.host
         while True:
-            pause = self._tick
+            pause = self._leases.longest
             self._look.clear()
             try:
                 if self._on_tick is not None:

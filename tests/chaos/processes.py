@@ -60,6 +60,9 @@ class Process:
         self._process = started
         self.stopped = False
 
+    def __str__(self):
+        return self.log_path.stem
+
     @property
     def pid(self):
         return self._process.pid

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import math
 import random
 import time
@@ -228,11 +229,17 @@ class Storm:
 
     async def _one_fault(self):
         fault = self.random.choices(list(self.plan.faults), list(self.plan.faults.values()))[0]
+        since = time.time()
         try:
-            if await getattr(self, f"_{fault}")() is not False:
-                self.done[fault] += 1
-        except (RedisError, OSError, LatticeError):
+            if (done := await getattr(self, f"_{fault}")()) is False:
+                return
+            self.done[fault] += 1
+        except (RedisError, OSError, LatticeError) as error:
             self.done["faults refused by Redis"] += 1
+            done = repr(error)
+        with self.folder.joinpath("faults.jsonl").open("a") as log:
+            line = {"fault": fault, "since": since, "until": time.time(), "to": done}
+            log.write(json.dumps(line, default=str) + "\n")
 
     async def _kill(self):
         victim = self._victim()
@@ -243,7 +250,7 @@ class Storm:
             await self.recovery.lost(victim.pid)
         finally:
             victim.kill()
-        return True
+        return victim
 
     async def _freeze(self):
         victim = self._victim()
@@ -252,7 +259,7 @@ class Storm:
         victim.freeze()
         self._begin(self._thaw(victim, self.plan.lease * self.random.uniform(1.2, 2.5)))
         await self.recovery.lost(victim.pid)
-        return True
+        return victim
 
     async def _thaw(self, victim, seconds):
         frozen = time.time()
@@ -265,7 +272,7 @@ class Storm:
         if victim is None:
             return False
         victim.drain()
-        return True
+        return victim
 
     async def _die_at_point(self):
         """Replace a process by one that dies at its nth step of some kind."""
@@ -276,7 +283,7 @@ class Storm:
         process.kill()
         await process.ended()
         self._start(slot, KINDS[slot], **{FAULT: f"{self.random.choice(POINTS)}:{self.random.randint(1, 20)}"})
-        return True
+        return process
 
     async def _cancel(self):
         if not self.in_flight:
@@ -287,7 +294,7 @@ class Storm:
         if await self.client.cancel(run_id) != "cancelled":
             return False
         cancel.at = time.time()
-        return True
+        return run_id
 
     async def _script_flush(self):
         await self.redis.script_flush()
@@ -297,11 +304,10 @@ class Storm:
 
     async def _redis_pause(self):
         """The server answers nobody for a while."""
-        since = time.time()
-        self.server.freeze()
-        await asyncio.sleep(self.plan.lease * self.random.uniform(0.5, 1.5))
-        self.server.thaw()
-        self._was_away(since)
+        with self._away():
+            self.server.freeze()
+            await asyncio.sleep(self.plan.lease * self.random.uniform(0.5, 1.5))
+            self.server.thaw()
 
     async def _redis_restart(self):
         await self._restart_after(self.random.uniform(0, 1))
@@ -311,13 +317,17 @@ class Storm:
         await self._restart_after(self.plan.lease * self.random.uniform(1.2, 2))
 
     async def _restart_after(self, seconds):
-        since = time.time()
-        await asyncio.to_thread(self.server.stop)
-        await asyncio.sleep(seconds)
-        await asyncio.to_thread(self.server.start)
-        self._was_away(since)
+        with self._away():
+            await asyncio.to_thread(self.server.stop)
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.server.start)
 
-    def _was_away(self, since):
+    @contextlib.contextmanager
+    def _away(self):
+        """Nobody hears anything meanwhile, and what was being recovered is not measured any more."""
+        since = time.time()
+        self.recovery.disturbed()
+        yield
         self.recovery.disturbed()
         self.deaf.append((None, since, time.time()))
 

@@ -3,6 +3,16 @@
 import pytest
 
 from tests.processes.commands import TRIO, Commands
+from tests.processes.servers import RedisServer
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A Redis of the test's own, which it may stop, freeze and restart."""
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -8,18 +8,9 @@ import pytest
 from lattice.redis.connection import open_redis
 from lattice.run_store import StoreOptions
 from tests.processes.commands import BOUND, Commands, until
-from tests.processes.servers import RedisServer
 from workers.connections import OwnRedisRunStore
 
 pytestmark = [pytest.mark.processes, pytest.mark.redis]
-
-
-@pytest.fixture
-def server(tmp_path):
-    server = RedisServer(tmp_path / "redis")
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -5,17 +5,8 @@ import json
 import pytest
 
 from tests.processes.commands import Commands, until
-from tests.processes.servers import RedisServer
 
 pytestmark = [pytest.mark.processes, pytest.mark.redis]
-
-
-@pytest.fixture
-def server(tmp_path):
-    server = RedisServer(tmp_path / "redis")
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -10,21 +10,12 @@ from lattice.mailbox import TeamMessage
 from lattice.redis.connection import open_redis
 from lattice.runs import Batch, RunRecord, Step, WorkItem
 from tests.processes.commands import Commands, answer, get, until
-from tests.processes.servers import RedisServer
 from tests.redis_server import free_port
 from workers.connections import OwnRedisRunStore
 
 pytestmark = [pytest.mark.processes, pytest.mark.redis]
 
 APP = "tests.apps.gated:team"
-
-
-@pytest.fixture
-def server(tmp_path):
-    server = RedisServer(tmp_path / "redis")
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

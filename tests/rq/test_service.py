@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import logging
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -7,6 +8,7 @@ from rq.job import JobStatus
 from rq.worker import BaseWorker
 
 from lattice.memory.run_store import MemoryRunStore
+from lattice.redis.connection import StoreUnreachableError
 from lattice.rq.service import ServiceOptions, run_service
 from lattice.rq.worker import AsyncWorker
 from lattice.runs import RunRecord
@@ -52,6 +54,25 @@ async def test_a_run_whose_rq_job_was_deleted_is_driven_all_the_same(house):
     async with serving(house, store):
         await until(lambda: house.engine.driven)
     assert house.engine.driven[0] == "run-1"
+
+
+async def test_a_service_looks_for_dead_coordinators_soon_after_an_outage(house, monkeypatch, caplog):
+    """However long it lasted: the pauses between two looks never grow over a quarter of the lease."""
+    caplog.set_level(logging.DEBUG, "lattice.rq")
+    store = MemoryRunStore()
+    reclaim, tries = store.reclaim_expired, []
+
+    async def reclaim_expired(*args, **options):
+        tries.append(1)
+        if len(tries) <= 8:
+            raise StoreUnreachableError("Redis is away")
+        return await reclaim(*args, **options)
+
+    monkeypatch.setattr(store, "reclaim_expired", reclaim_expired)
+    async with serving(house, store, lease_ms=200):
+        await until(lambda: len(tries) > 8)
+    pauses = [record.args[2] for record in caplog.records if record.args[0].startswith("looking for runs")]
+    assert len(pauses) == 8 and max(pauses) <= 0.05
 
 
 async def test_a_service_waits_for_a_redis_that_hangs_up_while_it_starts(house, monkeypatch):
