@@ -171,6 +171,7 @@ class Books:
     async def adopt(self, job_ids: Sequence[str]) -> dict[str, Job | str]:
         """Take jobs from a worker that died: forget their executions and whatever RQ made of them meanwhile.
 
+        They are in the intermediate queue until they are begun: should this worker die before, they are put back.
         The word unknown for one that RQ does not know, ended for one that somebody has finished already.
         """
         if not job_ids:
@@ -207,6 +208,7 @@ class Books:
         pipe.zrem(self.scheduled.key, job_id)
         pipe.lrem(self.queue.key, 0, job_id)
         pipe.lrem(self.queue.intermediate_queue_key, 0, job_id)
+        pipe.lpush(self.queue.intermediate_queue_key, job_id)
 
     # --- while they run -----------------------------------------------------------------------------------------
 

@@ -188,7 +188,11 @@ class AsyncWorker(BaseWorker):
         for running in begun:
             self._launch(running)
         if begun:
-            await self._surely("begin", partial(self.books.write_begun, begun))
+            # Also when whoever waits here is cancelled, as by a worker that leaves: their ends wait for it.
+            await asyncio.shield(self._keep(self._tell_begun(begun)))
+
+    async def _tell_begun(self, begun: Sequence[Running]) -> None:
+        await self._surely("begin", partial(self.books.write_begun, begun))
         for running in begun:
             running.written.set()
 
@@ -200,12 +204,13 @@ class AsyncWorker(BaseWorker):
                 await self._wait_for_change()
             await self._surely("starting a job", partial(self._start, [job_id]))
 
-        self._keep(start())
+        _ = self._keep(start())
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
+        return task
 
     def _room(self, waiting: int) -> int:
         return min(waiting, self._free(), _BATCH) if self._taking else 0
@@ -238,7 +243,7 @@ class AsyncWorker(BaseWorker):
     def execute_job(self, job: Job, queue: Queue) -> None:
         """Start a job that was dequeued; it runs on the loop while this method returns at once."""
         del queue  # a job knows where it came from
-        self._keep(self._begin([job]))
+        _ = self._keep(self._begin([job]))
 
     async def adopt(self, job_ids: Sequence[str]) -> dict[str, str]:
         """Run jobs that a dead worker left behind; returns what became of each.

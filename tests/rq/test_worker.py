@@ -151,6 +151,44 @@ async def test_an_adopted_job_moves_to_the_new_worker_and_finishes_there(house, 
     assert house.queue.finished_job_registry.get_job_ids() == ["run-1"]
 
 
+async def test_an_adopted_job_is_told_as_begun_and_ended_though_its_worker_leaves_in_that_moment(
+    house, engine, monkeypatch
+):
+    """What a storm found: the takeover was cancelled, the job's end waited for ever, and RQ's record stayed."""
+    house.enqueue("run-1")
+    first = await house.worker()
+    await until(lambda: "run-1" in first.running)
+    second = await house.worker()
+    write_begun, gate = second.books.write_begun, asyncio.Event()
+
+    async def slow(begun):
+        await gate.wait()
+        await write_begun(begun)
+
+    monkeypatch.setattr(second.books, "write_begun", slow)
+    adopting = asyncio.ensure_future(second.adopt(["run-1"]))
+    await until(lambda: "run-1" in second.running)
+    adopting.cancel()
+    await asyncio.gather(adopting, return_exceptions=True)
+    gate.set()
+    await until(lambda: len(engine.driven) == 2)
+    engine.answers["run-1"].set_result("succeeded")
+    await until(lambda: not second.running)
+    assert house.job("run-1").get_status() == JobStatus.FINISHED
+    assert house.blocking.ttl(house.job("run-1").key) > 0
+
+
+async def test_an_adopted_job_whose_adopter_dies_before_it_is_begun_can_still_be_found(house, engine):
+    house.enqueue("run-1")
+    first = await house.worker()
+    await until(lambda: "run-1" in first.running)
+    second = await house.worker()
+    found = await second.books.adopt(["run-1"])
+    assert found["run-1"].id == "run-1"
+    assert house.queue.started_job_registry.count == 0
+    assert await second.books.stuck_ids() == ["run-1"]
+
+
 async def test_a_job_that_has_been_finished_is_not_run_again(house, engine):
     engine.answers["run-1"] = "succeeded"
     house.enqueue("run-1")
