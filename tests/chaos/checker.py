@@ -221,8 +221,8 @@ def _first_uses(story):
 def _under_way(story):
     """Model calls that may have left already when their process was stopped: one a stop, the first as it wakes up.
 
-    A process cannot be stopped between nothing: whatever stands last before the request, a stop may come after it.
-    As one thread sends them all, there is one such call at most; whoever sends more has not looked at its leases.
+    Whatever a process looks at last before a request leaves, it may be stopped right after that look. One thread sends
+    them all, so that there is one such call at most; whoever sends more has not looked at its leases.
     """
     starts = defaultdict(list)
     for line in story.record:
