@@ -160,6 +160,19 @@ class Cluster:
                 await process.stop()
 
 
+class Gate:
+    """Holds whoever comes by until it is opened."""
+
+    def __init__(self):
+        self.reached, self.open = asyncio.Event(), asyncio.Event()
+        self.visits = 0
+
+    async def __call__(self):
+        self.visits += 1
+        self.reached.set()
+        await self.open.wait()
+
+
 async def until(condition, seconds=5):
     """Wait for a condition to hold."""
     async with asyncio.timeout(seconds):

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 from lattice.abort import AbortController, end_tasks
@@ -14,6 +14,7 @@ from lattice.instruments import NO_INSTRUMENTS, Instruments
 from lattice.mailbox import TeamMessage
 from lattice.run_store import RunStore
 from lattice.runs import Account, Allowance, Budget, Lease
+from lattice.team.batch_waits import BatchWaits
 from lattice.team.failures import describe
 from lattice.team.keeper import LeaseKeeper, OpenStore
 from lattice.team.metering import Purse
@@ -131,7 +132,7 @@ class Host:
         self.process_id = process_id
         self.lease_ms = lease_ms
         self._held: dict[tuple[str, str], Held] = {}
-        self._waiters: dict[str, asyncio.Future[None]] = {}
+        self._waits = BatchWaits()
         self._keeper = LeaseKeeper(lease_ms, self._leases, self._renewed, open_store or (lambda: store))
         self.is_threaded = open_store is not None
         self.open_team = open_team
@@ -171,10 +172,13 @@ class Host:
     # --- leases -------------------------------------------------------------------------------------------------
 
     def hold(self, lease: Lease) -> Held:
-        """Keep a lease alive until it is released."""
+        """Keep a lease alive until it is released; one on the same work that is still held here is lost with that."""
         asked_at = time.monotonic() if lease.asked_at is None else lease.asked_at
         held = Held(lease, asked_at + self.lease_ms / 1000)
+        earlier = self._held.get((lease.kind, lease.id))
         self._held[lease.kind, lease.id] = held
+        if earlier is not None and not earlier.lost and not earlier.ending:
+            self._lost(earlier)
         return held
 
     def release(self, held: Held) -> None:
@@ -212,22 +216,25 @@ class Host:
             if held is None or held.lease.token != lease.token or held.ending:
                 continue
             if (lease.kind, lease.id, lease.token) in gone:
-                held.context.run(_log.warning, "the lease on %s %s is lost; its work stops", lease.kind, lease.id)
-                self.instruments.lease_lost(lease)
-                held.lose(LeaseLostError())
+                self._lost(held)
             else:
                 held.valid_until = max(held.valid_until, started + self.lease_ms / 1000)
 
+    def _lost(self, held: Held) -> None:
+        lease = held.lease
+        held.context.run(_log.warning, "the lease on %s %s is lost; its work stops", lease.kind, lease.id)
+        self.instruments.lease_lost(lease)
+        held.lose(LeaseLostError())
+
     # --- signals ------------------------------------------------------------------------------------------------
 
-    def expect(self, batch_id: str) -> None:
+    def expect(self, held: Held, batch_id: str) -> None:
         """Remember the signal of a batch from now on, so that one that comes before the wait is not missed."""
-        if batch_id not in self._waiters:
-            self._waiters[batch_id] = asyncio.get_running_loop().create_future()
+        self._waits.expect(batch_id, held)
 
-    def expect_no_more(self, batch_id: str) -> None:
+    def expect_no_more(self, held: Held, batch_id: str) -> None:
         """Forget a batch that was not accepted after all."""
-        self._waiters.pop(batch_id, None)
+        self._waits.forget(batch_id, held)
 
     async def reports(self, held: Held, batch_id: str, *, look_first: bool = True) -> tuple[TeamMessage, ...]:
         """Wait until a batch is complete and return its reports, in the order of its items.
@@ -236,7 +243,7 @@ class Host:
             LeaseLostError: the lease of whoever waits is lost.
             AbortError: the work was stopped meanwhile.
         """
-        self.expect(batch_id)
+        self.expect(held, batch_id)
         try:
             while True:
                 if look_first:
@@ -249,16 +256,16 @@ class Host:
                 look_first = True
                 await self._wait(held, batch_id)
         finally:
-            self._waiters.pop(batch_id, None)
+            self.expect_no_more(held, batch_id)
 
     async def _wait(self, held: Held, batch_id: str) -> None:
         signal = held.controller.signal
-        future = self._waiters[batch_id]
         loop = asyncio.get_running_loop()
-        forget = signal.add_listener(lambda: loop.call_soon_threadsafe(_wake, future))
-        timer = loop.call_later(_LOOK_AGAIN, _wake, future)
+        look = partial(self._waits.wake, batch_id, held)
+        forget = signal.add_listener(lambda: loop.call_soon_threadsafe(look))
+        timer = loop.call_later(_LOOK_AGAIN, look)
         try:
-            await future
+            await self._waits.next_signal(batch_id, held)
         finally:
             timer.cancel()
             forget()
@@ -266,7 +273,6 @@ class Host:
             raise LeaseLostError
         if signal.aborted:
             raise AbortError("Operation aborted", cause=signal.reason)
-        self._waiters[batch_id] = loop.create_future()
 
     async def _listen(self) -> None:
         pause = 0.05
@@ -279,14 +285,12 @@ class Host:
                 _log.warning("waiting for signals failed, trying again: %s", error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-                for future in self._waiters.values():
-                    _wake(future)
+                self._waits.wake_all()
 
     def _dispatch(self, text: str) -> None:
         kind, _, rest = text.partition(":")
         if kind == "batch":
-            with suppress(KeyError):
-                _wake(self._waiters[rest])
+            self._waits.wake(rest)
         elif kind == "cancel":
             self._cancel(rest)
         elif kind == "note":
@@ -321,8 +325,3 @@ class _GuardedLedger:
     async def draw(self, run_id: str, budget: Budget, *, calls: int = 1, tokens: int = 0) -> Allowance:
         """See ``RunStore.draw``."""
         return await self._held.guard(self._store.draw(run_id, budget, calls=calls, tokens=tokens))
-
-
-def _wake(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)

@@ -72,8 +72,9 @@ class LeadDriver:
         self.directory = with_delegates(team.directory, [team.lead])
         self.source = lead_source(team.key)
         self.tools = team.lead_tools(host.store)
-        self._driving: dict[str, asyncio.Task[Any]] = {}
-        self._recorders: dict[str, Recorder] = {}
+        # By lease, not by run: a leg that has lost its run may still unwind when the run is taken here again.
+        self._driving: dict[Held, asyncio.Task[Any]] = {}
+        self._recorders: dict[Held, Recorder] = {}
         self._leaving = asyncio.Event()
         self._sweeping: set[asyncio.Task[None]] = set()
 
@@ -105,25 +106,24 @@ class LeadDriver:
             return await self._drive_taken(taken, task, leave)
 
     async def _drive_taken(self, taken: TakenRun, task: "asyncio.Task[Any]", leave: Any) -> dict[str, Any]:
-        run_id = taken.run.id
         held = self.host.hold(taken.lease)
         if self._leaving.is_set():  # said while the store was asked
-            await self._let_go(run_id, held)
+            await self._let_go(held)
             self.host.release(held)
             raise RunParkedError
-        self._driving[run_id] = task
+        self._driving[held] = task
         try:
             return await self._drive(taken, held, leave)
         except asyncio.CancelledError:
             if not self._leaving.is_set():
                 raise
-            await self._let_go(run_id, held)
+            await self._let_go(held)
             raise RunParkedError from None
         except LeaseLostError as error:
-            return await self._lost(run_id, held, error)
+            return await self._lost(held, error)
         finally:
-            self._driving.pop(run_id, None)
-            recorder = self._recorders.pop(run_id, None)
+            del self._driving[held]
+            recorder = self._recorders.pop(held, None)
             if recorder is not None:
                 await recorder.close()
             self.host.release(held)
@@ -149,10 +149,11 @@ class LeadDriver:
             raise LatticeError(f"there is no run {run_id}")
         return record.outcome()
 
-    async def _lost(self, run_id: str, held: Held, error: LeaseLostError) -> dict[str, Any]:
+    async def _lost(self, held: Held, error: LeaseLostError) -> dict[str, Any]:
         """The run was cancelled, taken by another coordinator, or the store is away."""
+        run_id = held.lease.id
         if held.broken:
-            await self._let_go(run_id, held)
+            await self._let_go(held)
             raise RunParkedError from error
         record = await _or_parked(self.host.store.get_run(run_id))
         _log.info("run %s was lost: it was cancelled, or another coordinator goes on with it", run_id)
@@ -160,13 +161,13 @@ class LeadDriver:
             return record.outcome()
         raise RunParkedError from error
 
-    async def _let_go(self, run_id: str, held: Held) -> None:
-        recorder = self._recorders.get(run_id)
+    async def _let_go(self, held: Held) -> None:
+        recorder = self._recorders.get(held)
         step = recorder.kept if recorder is not None and not held.lost else None
         try:
             await asyncio.shield(self.host.store.hand_back(held.lease, step))
         except Exception as error:  # noqa: BLE001 - the lease runs out by itself
-            _log.warning("run %s could not be handed over at once: %s", run_id, describe(error))
+            _log.warning("run %s could not be handed over at once: %s", held.lease.id, describe(error))
 
     # --- driving ------------------------------------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ class LeadDriver:
         state = ConversationState()
         if taken.started:
             state = await held.guard(self.host.store.load(run.conversation))
-        recorder = self._recorders[run.id] = Recorder(self.host, held, run.conversation, state)
+        recorder = self._recorders[held] = Recorder(self.host, held, run.conversation, state)
         trace = self._tracing.root(run)
         limit = self.team.max_concurrent_work_items
         post = StorePost(self.host, held, recorder, run.id, limit=limit, trace=trace)
@@ -304,7 +305,7 @@ class LeadDriver:
         if failure is None:
             _log.info("run %s", status)
         else:  # the text of an error may quote what was worked on: that is for `lattice show`
-            _log.warning("run %s: %s", status, failure["code"])
+            _log.warning("run %s: %s (%s)", status, failure["code"], failure["name"])
         if lead.trace is not None:
             await lead.trace.conclude(answer, error)
         return replace(run, status=status, result=result, error=failure, total_usage=total).outcome()

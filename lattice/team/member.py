@@ -382,11 +382,11 @@ class MemberWork:
 
 
 def _log_ending(ending: Ending) -> None:
-    """Say how a work item ended; the text of a failure may quote what was worked on, so only its code is told."""
+    """Say how a work item ended; the text of a failure may quote what was worked on: only code and name are told."""
     if ending.failure is None:
         _log.info("work item %s", ending.status)
     else:
-        _log.warning("work item %s: %s", ending.status, ending.failure.code)
+        _log.warning("work item %s: %s (%s)", ending.status, ending.failure.code, ending.failure.name)
 
 
 def _nothing() -> None:

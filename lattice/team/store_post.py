@@ -189,7 +189,7 @@ class StorePost:
     async def _accept(self, batch: Batch) -> tuple[str, tuple[TeamMessage, ...]]:
         recorder = self._recorder
         self.has_sent = True
-        self._host.expect(batch.id)
+        self._host.expect(self.held, batch.id)
         word = "stale"
         messages: tuple[TeamMessage, ...] = ()
         try:
@@ -201,7 +201,7 @@ class StorePost:
                     word = word if written == "written" else "stale"
         finally:
             if word not in ("accepted", "exists"):
-                self._host.expect_no_more(batch.id)
+                self._host.expect_no_more(self.held, batch.id)
         if word == "stale":
             self.held.lose(LeaseLostError())
             raise LeaseLostError

@@ -7,7 +7,7 @@ import pytest
 from lattice import AbortError, team_member, tool
 from lattice.errors import APIError, RunHeldError, RunParkedError
 from lattice.testing import tool_use, turn
-from tests.cluster import until
+from tests.cluster import Gate, until
 from tests.contracts.backends import TEAM
 from tests.teams import ask, brief, collect, echo, handoff, model_of, results, said, spec, team_of
 
@@ -88,19 +88,6 @@ async def test_one_turn_of_a_member_is_one_step(start):
 
 
 # --- death ------------------------------------------------------------------------------------------------------
-
-
-class Gate:
-    """Holds whoever comes by until it is opened."""
-
-    def __init__(self):
-        self.reached, self.open = asyncio.Event(), asyncio.Event()
-        self.visits = 0
-
-    async def __call__(self):
-        self.visits += 1
-        self.reached.set()
-        await self.open.wait()
 
 
 async def test_a_coordinator_that_dies_while_it_waits_is_followed_by_another(start):
@@ -714,7 +701,7 @@ async def test_a_full_mailbox_is_a_failure_report_and_nothing_is_lost(start):
     assert await cluster.store.inbox("a", "all") == []
     events = [brief(event) for event in await cluster.events()]
     assert "user" in events, "what was buffered for the handoff is written all the same"
-    assert coordinator.host._waiters == {}
+    assert len(coordinator.host._waits) == 0
 
 
 async def test_a_question_to_a_full_mailbox_is_a_tool_error(start):
@@ -729,7 +716,7 @@ async def test_a_question_to_a_full_mailbox_is_a_tool_error(start):
     await cluster.submit()
     outcome = await asyncio.wait_for(coordinator.drive("run"), 5)
     assert "the mailbox of a is full" in outcome["result"]
-    assert coordinator.host._waiters == {}
+    assert len(coordinator.host._waits) == 0
 
 
 async def test_a_task_that_is_too_large_is_an_error_to_its_author(start):
