@@ -126,7 +126,7 @@ async def test_the_check_can_fail():
     kept = []
 
     async def leak():
-        kept.append([len(kept)])
+        kept.append([object() for _ in range(10)])
 
     with pytest.raises(AssertionError, match="blocks more"):
         await leaves_nothing(leak)
