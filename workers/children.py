@@ -159,9 +159,10 @@ class Children:
                 self._say(child.name, line)
             return await process.wait()
         finally:
-            self._running.pop(child.name, None)
             if process.returncode is None:
                 _signal_group(process, signal.SIGKILL)
+                await process.wait()
+            self._running.pop(child.name, None)
 
 
 def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
