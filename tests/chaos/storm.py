@@ -359,6 +359,7 @@ class Storm:
             "processes started": len(self.processes.started),
             **{name: findings.figures[name] for name in sorted(findings.figures)},
             "tried again": sum(tries > 1 for tries in _tries(story.world).values()),
+            "leases lost": sum(lost > 0 for lost in _losses(story.world).values()),
             "lost": sum(p in ("run_ends", "message_ends_once") for p, _ in findings.problems),
             "duplicates": sum(
                 findings.figures[n] for n in ("model calls repeated", "effects repeated", "reports shown twice")
@@ -381,3 +382,9 @@ def _tries(world):
     """How often each message was claimed, and each run taken."""
     tries = {f"message:{m['id']}": int(m.get("attempt", 0)) for m in world.messages.values()}
     return tries | {f"run:{run_id}": int(run["epoch"]) for run_id, run in world.runs.items()}
+
+
+def _losses(world):
+    """How often each message, or run, was taken from whoever held it: what was given back is no loss."""
+    given_back = {f"message:{m['id']}": int(m.get("handedBack", 0)) for m in world.messages.values()}
+    return {name: tries - 1 - given_back.get(name, 0) for name, tries in _tries(world).items()}
